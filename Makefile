@@ -1,0 +1,48 @@
+# Trivium. `make` lists the targets.
+
+GO      ?= go
+BIN     := bin/trivium
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+LDFLAGS := -s -w -X main.Version=$(VERSION)
+
+.PHONY: help build demo test check race clients crash fuzz bench bench-peers clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## build bin/trivium
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/trivium
+
+demo: build ## publish over MQTT, consume over AMQP, replay over Kafka
+	$(GO) run ./integration/demo -bin $(BIN)
+
+test: build clients ## all tests (under 15 minutes), with real clients against the real binary
+	TRIVIUM_BIN=$(abspath $(BIN)) $(GO) test -timeout 14m ./...
+
+check: ## format, vet, staticcheck, import walls
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not formatted:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
+	$(GO) vet ./...
+	$(GO) tool staticcheck ./...
+	$(GO) test ./integration/arch
+
+race: build ## unit tests under the race detector
+	$(GO) test -race -timeout 20m ./kernel/... ./metasvc/... ./sharegroup/... ./storage/... ./protocols/...
+
+clients: ## install the foreign clients that the tests use (Debian packages, npm)
+	sh integration/clients/install.sh
+
+crash: build ## long crash run: many rounds of kill -9, many more simulated histories
+	TRIVIUM_BIN=$(abspath $(BIN)) TRIVIUM_CRASH_ROUNDS=200 $(GO) test -count=1 -timeout 2h -run 'Kill' -v ./integration/crash
+	TRIVIUM_HISTORIES=200000 $(GO) test -count=1 -timeout 2h -run 'Histor' -v ./kernel/placement
+
+fuzz: ## every fuzz target for FUZZTIME (default 1m) each
+	sh integration/fuzz.sh $(or $(FUZZTIME),1m)
+
+bench: build ## load a broker of our own with every scenario
+	sh integration/bench/own.sh $(BIN)
+
+bench-peers: build ## ours beside rabbitmq-server and mosquitto in one run
+	sh integration/bench/peers.sh $(BIN)
+
+clean: ## remove what make made
+	rm -rf bin integration/clients/node_modules

@@ -1,0 +1,57 @@
+// Command trivium is a message broker in which AMQP 0-9-1, MQTT and Kafka
+// clients share one log, and the tools that go with it.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+// Version is set at link time.
+var Version = "0.1.0-dev"
+
+// exit codes of every command.
+const (
+	exitFailed = 1 // it ran and failed
+	exitUsage  = 2 // wrong flags, configuration, or surroundings; nothing was started
+)
+
+// usageError is an error the user can mend before starting again.
+type usageError struct{ err error }
+
+func (e usageError) Error() string { return e.err.Error() }
+func (e usageError) Unwrap() error { return e.err }
+
+func main() {
+	if err := root().Execute(); err != nil {
+		fmt.Fprintln(os.Stderr, "trivium: "+err.Error())
+		if _, ok := errors.AsType[usageError](err); ok {
+			os.Exit(exitUsage)
+		}
+		os.Exit(exitFailed)
+	}
+}
+
+func root() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:           "trivium",
+		Short:         "AMQP 0-9-1, MQTT and Kafka on one log",
+		Version:       Version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	cmd.AddCommand(serveCommand(), benchCommand())
+	return cmd
+}
+
+// noArgs refuses stray arguments with the usage exit code.
+func noArgs(_ *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("unexpected argument %q", args[0])}
+	}
+	return nil
+}
