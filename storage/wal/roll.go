@@ -1,0 +1,86 @@
+package wal
+
+import (
+	"maps"
+	"slices"
+)
+
+// spareFile is the outcome of making a file ahead of need.
+type spareFile struct {
+	file *file
+	err  error
+}
+
+// nextFile returns a new file with at least size bytes, made ahead if possible.
+func (w *WAL) nextFile(seq uint64, size int64) (*file, error) {
+	if w.making {
+		w.making = false
+		s := <-w.spare
+		if s.err == nil && s.file.limit >= size {
+			return s.file, nil
+		}
+		if s.err == nil {
+			if err := s.file.release(); err != nil {
+				return nil, err
+			}
+		}
+		// The disk may have been full then, or the file is too small now.
+	}
+	salt, err := w.salt()
+	if err != nil {
+		return nil, err
+	}
+	return createFile(w.fs, w.dir, seq, size, salt)
+}
+
+// makeAhead has the next file made once the present one is half full.
+func (w *WAL) makeAhead(cur *file) {
+	if w.opts.NoAhead || w.making || cur.end < cur.limit/2 {
+		return
+	}
+	salt, err := w.salt()
+	if err != nil {
+		return // nextFile will meet it again
+	}
+	w.making = true
+	w.ahead.Go(func() {
+		f, err := createFile(w.fs, w.dir, cur.seq+1, w.opts.FileSize, salt)
+		w.spare <- spareFile{f, err}
+	})
+}
+
+// preamble begins a file: where the one before it ends, and the state of every
+// group, so that the files before can be removed without another thought.
+func (w *WAL) preamble(f *file) {
+	h := frame{kind: kindRoll}
+	if prev := w.cur; prev != f {
+		h.index, h.term = prev.seq, uint64(prev.end)
+	}
+	w.round.frame(&h, nil)
+	for _, g := range w.sorted() {
+		if g.blank() {
+			continue
+		}
+		h := frame{kind: kindState, group: g.id, index: g.first, term: g.next}
+		w.round.frame(&h, appendPairs(nil, g.kv))
+	}
+}
+
+func (w *WAL) preambleSize() int64 {
+	n := frameSize(0, 0)
+	for _, g := range w.sorted() {
+		n += frameSize(int64(len(appendPairs(nil, g.kv))), 0)
+	}
+	return n
+}
+
+// sorted returns the groups in the order of their ids.
+func (w *WAL) sorted() []*Group {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	out := make([]*Group, 0, len(w.groups))
+	for _, id := range slices.Sorted(maps.Keys(w.groups)) {
+		out = append(out, w.groups[id])
+	}
+	return out
+}
