@@ -87,6 +87,7 @@ type history struct {
 	// its group, besides the one before it.
 	group   uint32
 	allowed []*model
+	left    *vfs.MemFS // the disk after the power has failed
 }
 
 const historyGroups = 3
@@ -156,7 +157,7 @@ func (h *history) step() error {
 		h.allowed = []*model{after}
 		err = g.Set([]byte("CurrentTerm"), []byte(after.kv["CurrentTerm"]))
 	}
-	if err == nil {
+	if err == nil && h.left == nil {
 		h.models[id] = after
 	}
 	return err
@@ -183,7 +184,7 @@ func (h *history) check() error {
 // life runs a log on disk until a random disk operation at which the power
 // fails, and returns what is left of the disk.
 func (h *history) life(disk *vfs.MemFS, keepAll bool) (*vfs.MemFS, error) {
-	var left *vfs.MemFS
+	h.left = nil
 	countdown := 1 + h.rng.Intn(120)
 	fault := vfs.NewFault(disk)
 	fault.Add(vfs.Rule{Before: func(vfs.Op, string) {
@@ -192,29 +193,34 @@ func (h *history) life(disk *vfs.MemFS, keepAll bool) (*vfs.MemFS, error) {
 			if keepAll {
 				rng = nil
 			}
-			left = disk.CrashClone(rng)
+			h.left = disk.CrashClone(rng)
 			fault.Add(vfs.Rule{Err: errCrash})
 		}
 	}})
 	w, err := Open(fault, "wal", Options{FileSize: 8 << 10, TailCacheBytes: 2000, NoAhead: true, Rand: h.rng})
 	if err != nil {
-		if left == nil {
+		if h.left == nil {
 			return nil, fmt.Errorf("open: %w", err)
 		}
-		return left, nil
+		return h.left, nil
 	}
 	h.wal = w
-	if err := h.check(); err != nil && left == nil {
+	err = h.check()
+	if h.left != nil { // it failed during the check
+		_ = w.Close()
+		return h.left, nil
+	}
+	if err != nil {
 		return nil, err
 	}
 	h.group, h.allowed = 0, nil
-	for left == nil {
-		if err := h.step(); err != nil && left == nil {
+	for h.left == nil {
+		if err := h.step(); err != nil && h.left == nil {
 			return nil, fmt.Errorf("step: %w", err)
 		}
 	}
 	_ = w.Close()
-	return left, nil
+	return h.left, nil
 }
 
 // crashHistory is a sequence of lives of one disk.

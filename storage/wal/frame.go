@@ -21,7 +21,7 @@ const (
 
 // The kinds of frames.
 const (
-	kindRoll   = 1 + iota // first in a file: index = previous file, term = its end
+	kindRoll   = 1 + iota // first in a file: index = previous file, term = its end, time = state frames that follow
 	kindState             // group as of the begin of the file: index = first, term = next, data = pairs
 	kindEntry             // one log entry
 	kindCopy              // an entry again, moved forward out of an old file

@@ -177,13 +177,17 @@ func (rp *replay) file(f *file, i int) (end int64, empty bool, err error) {
 	if err != nil {
 		return 0, false, err
 	}
+	missing := int64(1) // frames of the preamble
 	for {
 		h, data, off, ok, err := s.next()
 		if err != nil {
 			return 0, false, err
 		}
+		if !ok && missing == 0 {
+			return off, false, nil
+		}
 		if !ok {
-			return rp.endOfFile(s, i, off)
+			return rp.unused(s, off)
 		}
 		if (off == fileHeaderSize) != (h.kind == kindRoll) {
 			return 0, false, corrupt(f.name, off, "misplaced begin of a file")
@@ -195,7 +199,14 @@ func (rp *replay) file(f *file, i int) (end int64, empty bool, err error) {
 					return 0, false, corrupt(prev.name, prev.end, fmt.Sprintf("ends here, but %s says at %d", path.Base(f.name), h.term))
 				}
 			}
+			missing = h.time
 			continue
+		}
+		if missing > 0 {
+			if h.kind != kindState {
+				return 0, false, corrupt(f.name, off, "the state of groups is missing")
+			}
+			missing--
 		}
 		if what := rp.apply(f, &h, data, off, i); what != "" {
 			return 0, false, corrupt(f.name, off, what)
@@ -203,11 +214,9 @@ func (rp *replay) file(f *file, i int) (end int64, empty bool, err error) {
 	}
 }
 
-func (rp *replay) endOfFile(s *scanner, i int, off int64) (int64, bool, error) {
-	if off > fileHeaderSize {
-		return off, false, nil
-	}
-	// Not one frame. Unless one behind proves that there was, it is empty.
+// unused deals with a file that lacks a part of its preamble. Unless something
+// proves that it had one, its first write was torn and nothing is in it.
+func (rp *replay) unused(s *scanner, off int64) (int64, bool, error) {
 	proven, _, err := s.provenAfter(off)
 	if err != nil {
 		return 0, false, err

@@ -50,17 +50,17 @@ func (w *WAL) makeAhead(cur *file) {
 }
 
 // preamble begins a file: where the one before it ends, and the state of every
-// group, so that the files before can be removed without another thought.
+// group, so that the files before can be removed without another thought. The
+// first frame counts the others: a file without all of them was never in use.
 func (w *WAL) preamble(f *file) {
 	h := frame{kind: kindRoll}
 	if prev := w.cur; prev != f {
 		h.index, h.term = prev.seq, uint64(prev.end)
 	}
+	groups := slices.DeleteFunc(w.sorted(), (*Group).blank)
+	h.time = int64(len(groups))
 	w.round.frame(&h, nil)
-	for _, g := range w.sorted() {
-		if g.blank() {
-			continue
-		}
+	for _, g := range groups {
 		h := frame{kind: kindState, group: g.id, index: g.first, term: g.next}
 		w.round.frame(&h, appendPairs(nil, g.kv))
 	}
