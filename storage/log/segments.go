@@ -1,0 +1,255 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	"github.com/trivium-mq/trivium/storage/segment"
+)
+
+const (
+	suffix     = ".seg"
+	tempSuffix = ".seg.tmp"
+)
+
+// segmentFile is a segment that the log refers to.
+type segmentFile struct {
+	meta SegmentMeta
+	file *segment.File // nil while it is missing
+	err  error         // why it is missing
+	runs atomic.Int32  // runs that live
+	pins int           // under Log.mu: who else needs the file
+}
+
+// SegmentName is the base name of a segment's file in the log's directory.
+func SegmentName(id uint64) string { return fmt.Sprintf("%016x%s", id, suffix) }
+
+func (l *Log) path(id uint64) string { return path.Join(l.dir, SegmentName(id)) }
+
+// openSegments opens what the manifest names and removes what it does not.
+func (l *Log) openSegments(m *Manifest) error {
+	known := make(map[string]bool, len(m.Segments))
+	for _, meta := range m.Segments {
+		known[SegmentName(meta.ID)] = true
+		s := &segmentFile{meta: meta}
+		l.segments = append(l.segments, s)
+		if err := l.openSegment(s); err != nil {
+			if errors.Is(err, segment.ErrVersion) {
+				return err
+			}
+			s.err = err
+			l.missing[meta.ID] = s
+			l.absent.Add(1)
+		}
+	}
+	names, err := l.fs.List(l.dir)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if !known[name] && (strings.HasSuffix(name, suffix) || strings.HasSuffix(name, tempSuffix)) {
+			if err := l.fs.Remove(path.Join(l.dir, name)); err != nil {
+				return fmt.Errorf("remove unknown segment: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// openSegment opens the file of a segment and gives its runs to the
+// partitions.
+func (l *Log) openSegment(s *segmentFile) error {
+	file, err := segment.Open(l.fs, l.path(s.meta.ID))
+	if err != nil {
+		return err
+	}
+	if file.ID() != s.meta.ID || file.Size() != s.meta.Size || file.Checksum() != s.meta.Checksum {
+		_ = file.Close()
+		return fmt.Errorf("%w: %s is not the segment that the manifest names", ErrDamaged, file.Name())
+	}
+	l.mu.Lock()
+	s.file, s.err = file, nil
+	l.mu.Unlock()
+	for _, r := range file.TakeRuns() {
+		if p := l.parts[r.Partition]; p != nil {
+			p.addRun(run{r, s})
+		}
+	}
+	return nil
+}
+
+// addRun puts a run in its place among the partition's runs, if it lives.
+func (p *Partition) addRun(r run) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if r.End <= p.start.Load() {
+		return
+	}
+	at, _ := slices.BinarySearchFunc(p.runs, r.Base, func(a run, base int64) int {
+		if a.Base < base {
+			return -1
+		}
+		return 1
+	})
+	p.runs = slices.Insert(slices.Clone(p.runs), at, r)
+	p.size.Add(r.Bytes)
+	r.seg.runs.Add(1)
+}
+
+// MissingSegment is a segment that the manifest names and that cannot be used.
+type MissingSegment struct {
+	SegmentMeta
+	Err error // matches fs.ErrNotExist or ErrDamaged
+}
+
+// Missing lists the segments whose files are missing or damaged as a whole.
+// They are to be fetched from another node, written and synced under
+// SegmentName in the log's directory, and then given to Adopt.
+func (l *Log) Missing() []MissingSegment {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	var out []MissingSegment
+	for _, s := range l.segments {
+		if s.file == nil {
+			out = append(out, MissingSegment{s.meta, s.err})
+		}
+	}
+	return out
+}
+
+// Adopt takes in the file of a missing segment, after it was compared with
+// the manifest's checksum. Check, which does the reading, may be called
+// before from any goroutine; Adopt itself is for the writer.
+func (l *Log) Adopt(id uint64) error {
+	l.mu.RLock()
+	s := l.missing[id]
+	l.mu.RUnlock()
+	if s == nil {
+		return fmt.Errorf("log: adopt segment %x: %w", id, fs.ErrNotExist)
+	}
+	if err := l.openSegment(s); err != nil {
+		return fmt.Errorf("log: adopt: %w", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.missing, id)
+	l.absent.Add(-1)
+	return nil
+}
+
+// Check reads a segment file whole and compares it with its checksum, and
+// with the one the log knows: after a fetch, and from time to time to find
+// damage early. The error matches ErrDamaged if they differ.
+func (l *Log) Check(id uint64) error {
+	l.mu.RLock()
+	at := slices.IndexFunc(l.segments, func(s *segmentFile) bool { return s.meta.ID == id })
+	var meta SegmentMeta
+	if at >= 0 {
+		meta = l.segments[at].meta
+	}
+	l.mu.RUnlock()
+	file, err := segment.Open(l.fs, l.path(id))
+	if err != nil {
+		return fmt.Errorf("log: check: %w", err)
+	}
+	err = file.Verify()
+	if err == nil && at >= 0 && (file.Checksum() != meta.Checksum || file.Size() != meta.Size) {
+		err = fmt.Errorf("log: check %s: %w: another content than the manifest names", file.Name(), ErrDamaged)
+	}
+	return errors.Join(err, file.Close())
+}
+
+// Send opens a segment's raw bytes to send them to another node. The segment
+// stays until close is called.
+func (l *Log) Send(id uint64) (r *io.SectionReader, close func(), err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.segments {
+		if s.meta.ID == id && s.file != nil {
+			s.pins++
+			return s.file.Reader(), func() { l.unpin(s) }, nil
+		}
+	}
+	return nil, nil, fmt.Errorf("log: send segment %x: %w", id, fs.ErrNotExist)
+}
+
+// Pin keeps the segments that a manifest names from being removed until
+// release is called: for as long as somebody who was sent the manifest may
+// come for them.
+func (l *Log) Pin(m *Manifest) (release func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var pinned []*segmentFile
+	for _, s := range l.segments {
+		if slices.ContainsFunc(m.Segments, func(meta SegmentMeta) bool { return meta.ID == s.meta.ID }) {
+			s.pins++
+			pinned = append(pinned, s)
+		}
+	}
+	return func() { l.unpin(pinned...) }
+}
+
+func (l *Log) unpin(segments ...*segmentFile) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range segments {
+		s.pins--
+	}
+}
+
+// Sweep removes the segment files in which nothing lives and that none of the
+// given manifests names: those of the checkpoints that are kept. It may be
+// called from any goroutine, after a checkpoint was written.
+func (l *Log) Sweep(kept ...*Manifest) error {
+	named := make(map[uint64]bool)
+	for _, m := range kept {
+		for _, s := range m.Segments {
+			named[s.ID] = true
+		}
+	}
+	var dead []*segmentFile
+	l.mu.Lock()
+	l.segments = slices.DeleteFunc(slices.Clone(l.segments), func(s *segmentFile) bool {
+		if s.file == nil || s.runs.Load() > 0 || s.pins > 0 || named[s.meta.ID] {
+			return false
+		}
+		dead = append(dead, s)
+		return true
+	})
+	l.mu.Unlock()
+	var errs []error
+	for _, s := range dead {
+		errs = append(errs, s.file.Close(), l.fs.Remove(l.path(s.meta.ID)))
+	}
+	if len(dead) > 0 {
+		errs = append(errs, l.fs.SyncDir(l.dir))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("log: sweep %s: %w", l.dir, err)
+	}
+	return nil
+}
+
+// SegmentStat is a segment as metrics and the choice of what to merge see it.
+type SegmentStat struct {
+	SegmentMeta
+	Runs    int  // that live
+	Missing bool // see Log.Missing
+}
+
+// Segments lists the segments, oldest content first.
+func (l *Log) Segments() []SegmentStat {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	out := make([]SegmentStat, len(l.segments))
+	for i, s := range l.segments {
+		out[i] = SegmentStat{s.meta, int(s.runs.Load()), s.file == nil}
+	}
+	return out
+}
