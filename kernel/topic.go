@@ -63,6 +63,7 @@ type Topic struct {
 	Placement  uint32 // placement group that holds it
 	Volatile   bool   // memory only: exclusive or non-durable queue
 	Internal   bool   // hidden from clients' listings
+	Auto       bool   // made by a subscription: goes with its last reader
 
 	// Queue is set once the topic was declared as a queue: it then has its own
 	// share group of the same name.
@@ -70,6 +71,12 @@ type Topic struct {
 	// ExpiresAt is set on a provisional topic (made by a publish before its
 	// declaration): when it goes unless declared or consumed. Zero otherwise.
 	ExpiresAt time.Time
+}
+
+// Visible reports whether other connections and protocols may reach the topic
+// by its name.
+func (t *Topic) Visible() bool {
+	return !t.Internal && (t.Queue == nil || !t.Queue.Exclusive)
 }
 
 // Queue is what a queue declaration fixed.
