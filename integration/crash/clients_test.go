@@ -1,0 +1,206 @@
+package crash
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	mqtt "github.com/eclipse/paho.mqtt.golang"
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/trivium-mq/trivium/integration/harness"
+)
+
+const outstanding = 500
+
+// prepare declares what the clients use.
+func prepare(t *testing.T, b *harness.Broker) {
+	t.Helper()
+	conn, err := amqp.Dial("amqp://guest:guest@" + b.AMQP + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range []string{"work", "sensors"} {
+		if _, err := ch.QueueDeclare(q, true, false, false, false, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := ch.QueueBind("sensors", "sensor.#", "amq.topic", false, nil); err != nil {
+		t.Fatal(err)
+	}
+	c, err := kgo.NewClient(kgo.SeedBrokers(b.Kafka))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := kadm.NewClient(c).CreateTopic(t.Context(), 1, 1, nil, "events"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// publishAMQP publishes persistent messages with confirms until the connection
+// or ctx ends.
+func publishAMQP(ctx context.Context, b *harness.Broker, h *history, round int) {
+	conn, err := amqp.Dial("amqp://guest:guest@" + b.AMQP + "/")
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err != nil || ch.Confirm(false) != nil {
+		return
+	}
+	type sent struct {
+		body string
+		ack  *amqp.DeferredConfirmation
+	}
+	window := make(chan sent, outstanding)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for s := range window {
+			select {
+			case <-s.ack.Done():
+				if s.ack.Acked() {
+					h.confirm(s.body)
+				}
+			case <-ctx.Done():
+			}
+		}
+	}()
+	for i := 0; ctx.Err() == nil; i++ {
+		body := fmt.Sprintf("amqp-%d-%d", round, i)
+		h.publish(body)
+		ack, err := ch.PublishWithDeferredConfirmWithContext(ctx, "", "work", false, false, amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte(body)})
+		if err != nil {
+			break
+		}
+		window <- sent{body, ack}
+	}
+	close(window)
+	<-done
+}
+
+// consumeAMQP consumes and acks until the connection or ctx ends.
+func consumeAMQP(ctx context.Context, b *harness.Broker, h *history) {
+	conn, err := amqp.Dial("amqp://guest:guest@" + b.AMQP + "/")
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err != nil || ch.Qos(200, 0, false) != nil {
+		return
+	}
+	deliveries, err := ch.Consume("work", "", false, false, false, false, nil)
+	if err != nil {
+		return
+	}
+	for {
+		select {
+		case d, ok := <-deliveries:
+			if !ok {
+				return
+			}
+			h.deliver(string(d.Body))
+			if d.Ack(false) != nil {
+				return
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// consumeRest consumes the queue to its end: what was confirmed and never acked
+// must still come.
+func consumeRest(t *testing.T, b *harness.Broker, h *history) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go consumeAMQP(ctx, b, h)
+	harness.Wait(t, 60*time.Second, "every confirmed message has been delivered", func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		for body := range h.confirmed {
+			if _, ok := h.acked[body]; !ok {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+func publishMQTT(ctx context.Context, b *harness.Broker, h *history, round int) {
+	o := mqtt.NewClientOptions().AddBroker("tcp://" + b.MQTT).SetClientID("crash").SetAutoReconnect(false).SetMessageChannelDepth(outstanding)
+	c := mqtt.NewClient(o)
+	if tok := c.Connect(); !tok.WaitTimeout(5*time.Second) || tok.Error() != nil {
+		return
+	}
+	defer c.Disconnect(0)
+	type sent struct {
+		body string
+		tok  mqtt.Token
+	}
+	window := make(chan sent, outstanding)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for s := range window {
+			select {
+			case <-s.tok.Done():
+				if s.tok.Error() == nil {
+					h.confirm(s.body)
+				}
+			case <-ctx.Done():
+			}
+		}
+	}()
+	for i := 0; ctx.Err() == nil && c.IsConnected(); i++ {
+		body := fmt.Sprintf("mqtt-%d-%d", round, i)
+		h.publish(body)
+		window <- sent{body, c.Publish("sensor/1", 1, false, body)}
+	}
+	close(window)
+	<-done
+}
+
+func publishKafka(ctx context.Context, b *harness.Broker, h *history, round int) {
+	c, err := kgo.NewClient(kgo.SeedBrokers(b.Kafka), kgo.MaxBufferedRecords(outstanding))
+	if err != nil {
+		return
+	}
+	defer c.Close()
+	for i := 0; ctx.Err() == nil; i++ {
+		body := fmt.Sprintf("kafka-%d-%d", round, i)
+		h.publish(body)
+		c.Produce(ctx, &kgo.Record{Topic: "events", Value: []byte(body)}, func(_ *kgo.Record, err error) {
+			if err == nil {
+				h.confirm(body)
+			}
+		})
+	}
+}
+
+func endOffset(t *testing.T, b *harness.Broker, topic string) int64 {
+	t.Helper()
+	c, err := kgo.NewClient(kgo.SeedBrokers(b.Kafka))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ends, err := kadm.NewClient(c).ListEndOffsets(t.Context(), topic)
+	if err != nil || ends.Error() != nil {
+		t.Fatal(err, ends.Error())
+	}
+	end, _ := ends.Lookup(topic, 0)
+	return end.Offset
+}

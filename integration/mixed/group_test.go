@@ -1,0 +1,398 @@
+// Package mixed tests what only a broker with one share group for all protocols
+// can do: members of different protocols working off one backlog.
+package mixed
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	mqtt "github.com/eclipse/paho.mqtt.golang"
+	amqp "github.com/rabbitmq/amqp091-go"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/trivium-mq/trivium/integration/harness"
+)
+
+const queue = "orders"
+
+// tally counts, per message, how often it was settled, and per member how many.
+type tally struct {
+	mu       sync.Mutex
+	settled  map[string]int
+	byMember map[string]int
+	total    atomic.Int64
+}
+
+func newTally() *tally { return &tally{settled: map[string]int{}, byMember: map[string]int{}} }
+
+func (y *tally) settle(member, body string) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.settled[body]++
+	y.byMember[member]++
+	y.total.Add(1)
+}
+
+// exactlyOnce fails unless every expected message was settled once.
+func (y *tally) exactlyOnce(t *testing.T, want int) {
+	t.Helper()
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	if len(y.settled) != want {
+		t.Errorf("%d different messages were settled, want %d", len(y.settled), want)
+	}
+	for body, n := range y.settled {
+		if n != 1 {
+			t.Errorf("%s was settled %d times", body, n)
+		}
+	}
+}
+
+func dialAMQP(t *testing.T, b *harness.Broker) (*amqp.Connection, *amqp.Channel) {
+	t.Helper()
+	conn, err := amqp.Dial("amqp://guest:guest@" + b.AMQP + "/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	ch, err := conn.Channel()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn, ch
+}
+
+func declareQueue(t *testing.T, ch *amqp.Channel) {
+	t.Helper()
+	if _, err := ch.QueueDeclare(queue, true, false, false, false, amqp.Table{"x-queue-type": "quorum"}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// consumeAMQP joins the queue over AMQP with the given prefetch and settles all
+// it gets until the channel closes.
+func consumeAMQP(t *testing.T, ch *amqp.Channel, prefetch int, y *tally, member string) {
+	t.Helper()
+	if err := ch.Qos(prefetch, 0, false); err != nil {
+		t.Fatal(err)
+	}
+	deliveries, err := ch.Consume(queue, member, false, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for d := range deliveries {
+			y.settle(member, string(d.Body))
+			_ = d.Ack(false)
+		}
+	}()
+}
+
+// dialAMQPSocket also returns what closes the socket without a goodbye.
+func dialAMQPSocket(t *testing.T, b *harness.Broker) (hangUp func(), ch *amqp.Channel) {
+	t.Helper()
+	var socket net.Conn
+	conn, err := amqp.DialConfig("amqp://guest:guest@"+b.AMQP+"/", amqp.Config{Dial: func(network, addr string) (c net.Conn, err error) {
+		c, err = net.DialTimeout(network, addr, 5*time.Second)
+		socket = c
+		return c, err
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ch, err = conn.Channel(); err != nil {
+		t.Fatal(err)
+	}
+	return func() { _ = socket.Close() }, ch
+}
+
+// dialMQTT connects a client whose messages are acked by hand.
+func dialMQTT(t *testing.T, b *harness.Broker, id string, got mqtt.MessageHandler) mqtt.Client {
+	t.Helper()
+	c, _ := dialMQTTSocket(t, b, id, got)
+	return c
+}
+
+// dialMQTTSocket also returns what closes the socket without a goodbye.
+func dialMQTTSocket(t *testing.T, b *harness.Broker, id string, got mqtt.MessageHandler) (mqtt.Client, func()) {
+	t.Helper()
+	var socket net.Conn
+	o := mqtt.NewClientOptions().AddBroker("tcp://" + b.MQTT).SetClientID(id).SetAutoReconnect(false).SetAutoAckDisabled(true)
+	if got != nil {
+		o.SetDefaultPublishHandler(got)
+	}
+	o.SetCustomOpenConnectionFn(func(*url.URL, mqtt.ClientOptions) (c net.Conn, err error) {
+		c, err = net.DialTimeout("tcp", b.MQTT, 5*time.Second)
+		socket = c
+		return c, err
+	})
+	c := mqtt.NewClient(o)
+	if tok := c.Connect(); !tok.WaitTimeout(10*time.Second) || tok.Error() != nil {
+		t.Fatalf("connect %s: %v", id, tok.Error())
+	}
+	t.Cleanup(func() { c.Disconnect(0) })
+	return c, func() { _ = socket.Close() }
+}
+
+// consumeMQTT joins through a share address and settles all it gets.
+func consumeMQTT(t *testing.T, b *harness.Broker, address string, y *tally) {
+	t.Helper()
+	c := dialMQTT(t, b, "member-"+address[1:6], func(_ mqtt.Client, m mqtt.Message) {
+		y.settle(address, string(m.Payload()))
+		m.Ack()
+	})
+	subscribe(t, c, address)
+}
+
+func subscribe(t *testing.T, c mqtt.Client, filter string) {
+	t.Helper()
+	tok := c.Subscribe(filter, 1, nil)
+	if !tok.WaitTimeout(10*time.Second) || tok.Error() != nil {
+		t.Fatalf("subscribe %s: %v", filter, tok.Error())
+	}
+	if code := tok.(*mqtt.SubscribeToken).Result()[filter]; code > 1 {
+		t.Fatalf("subscribe %s: SUBACK 0x%02x", filter, code)
+	}
+}
+
+// publishThirds publishes n messages, a third over each protocol, at the same
+// time, each confirmed.
+func publishThirds(t *testing.T, b *harness.Broker, n int) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for _, publish := range []func(*testing.T, *harness.Broker, int) error{publishAMQP, publishMQTT, publishKafka} {
+		wg.Go(func() {
+			if err := publish(t, b, n/3); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func publishAMQP(t *testing.T, b *harness.Broker, n int) error {
+	conn, err := amqp.Dial("amqp://guest:guest@" + b.AMQP + "/")
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ch, err := conn.Channel()
+	if err != nil {
+		return err
+	}
+	if err := ch.Confirm(false); err != nil {
+		return err
+	}
+	confirms := ch.NotifyPublish(make(chan amqp.Confirmation, n))
+	for i := range n {
+		body := fmt.Appendf(nil, "amqp-%d", i)
+		if err := ch.PublishWithContext(context.Background(), "", queue, false, false, amqp.Publishing{DeliveryMode: amqp.Persistent, Body: body}); err != nil {
+			return err
+		}
+	}
+	for range n {
+		if c := <-confirms; !c.Ack {
+			return fmt.Errorf("publish %d was not confirmed", c.DeliveryTag)
+		}
+	}
+	return nil
+}
+
+func publishMQTT(t *testing.T, b *harness.Broker, n int) error {
+	c := dialMQTT(t, b, "publisher", nil)
+	tokens := make([]mqtt.Token, n)
+	for i := range tokens {
+		tokens[i] = c.Publish(queue, 1, false, fmt.Sprintf("mqtt-%d", i))
+	}
+	for _, tok := range tokens {
+		if !tok.WaitTimeout(30*time.Second) || tok.Error() != nil {
+			return fmt.Errorf("MQTT publish: %w", tok.Error())
+		}
+	}
+	return nil
+}
+
+func publishKafka(_ *testing.T, b *harness.Broker, n int) error {
+	c, err := kgo.NewClient(kgo.SeedBrokers(b.Kafka))
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	var failed atomic.Pointer[error]
+	for i := range n {
+		c.Produce(context.Background(), &kgo.Record{Topic: queue, Value: fmt.Appendf(nil, "kafka-%d", i)}, func(_ *kgo.Record, err error) {
+			if err != nil {
+				failed.Store(&err)
+			}
+		})
+	}
+	if err := c.Flush(context.Background()); err != nil {
+		return err
+	}
+	if e := failed.Load(); e != nil {
+		return *e
+	}
+	return nil
+}
+
+// readKafka reads the topic from offset 0 until it has n records.
+func readKafka(t *testing.T, b *harness.Broker, n int) map[string]int {
+	t.Helper()
+	c, err := kgo.NewClient(kgo.SeedBrokers(b.Kafka), kgo.ConsumeTopics(queue), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	seen := map[string]int{}
+	for count := 0; count < n; {
+		f := c.PollFetches(ctx)
+		if ctx.Err() != nil {
+			t.Fatalf("the reader has seen %d of %d records", count, n)
+		}
+		f.EachRecord(func(r *kgo.Record) { seen[string(r.Value)]++; count++ })
+	}
+	return seen
+}
+
+// TestOneGroupAcrossProtocols: an AMQP consumer, $share/Q/Q and $queue/Q are
+// members of one share group; a Kafka reader beside them sees everything.
+func TestOneGroupAcrossProtocols(t *testing.T) {
+	const n = 30_000
+	b := harness.Start(t)
+	_, ch := dialAMQP(t, b)
+	declareQueue(t, ch)
+	y := newTally()
+	consumeMQTT(t, b, "$share/"+queue+"/"+queue, y)
+	consumeMQTT(t, b, "$queue/"+queue, y)
+	consumeAMQP(t, ch, 100, y, "amqp")
+
+	var seen map[string]int
+	read := make(chan struct{})
+	go func() { defer close(read); seen = readKafka(t, b, n) }()
+	publishThirds(t, b, n)
+	harness.Wait(t, 60*time.Second, "all messages are settled", func() bool { return y.total.Load() >= n })
+	<-read
+
+	y.exactlyOnce(t, n)
+	for member, count := range y.byMember {
+		t.Logf("%s settled %d (%.1f %%)", member, count, 100*float64(count)/n)
+		if count < n*15/100 {
+			t.Errorf("%s settled only %d of %d", member, count, n)
+		}
+	}
+	if len(y.byMember) != 3 {
+		t.Errorf("members that got something: %v, want three", y.byMember)
+	}
+	if len(seen) != n {
+		t.Errorf("the Kafka reader saw %d different messages, want %d", len(seen), n)
+	}
+	if q, err := ch.QueueDeclarePassive(queue, true, false, false, false, nil); err != nil || q.Messages != 0 {
+		t.Errorf("queue after: %d messages, %v", q.Messages, err)
+	}
+}
+
+// TestKilledMemberLosesNothing: a member of each protocol holds messages and
+// vanishes; the others settle them, marked redelivered.
+func TestKilledMemberLosesNothing(t *testing.T) {
+	const n = 3_000
+	b := harness.Start(t)
+	_, ch := dialAMQP(t, b)
+	declareQueue(t, ch)
+
+	// Two members that take messages and never settle.
+	var holding atomic.Int64
+	hangUp, deadCh := dialAMQPSocket(t, b)
+	if err := deadCh.Qos(200, 0, false); err != nil {
+		t.Fatal(err)
+	}
+	held, err := deadCh.Consume(queue, "dead", false, false, false, false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for range held {
+			holding.Add(1)
+		}
+	}()
+	var heldMQTT atomic.Int64
+	deadMQTT, hangUpMQTT := dialMQTTSocket(t, b, "dead-member", func(mqtt.Client, mqtt.Message) { heldMQTT.Add(1) })
+	subscribe(t, deadMQTT, "$share/"+queue+"/"+queue)
+	publishThirds(t, b, n)
+	harness.Wait(t, 20*time.Second, "the dead members hold messages", func() bool { return holding.Load() >= 100 && heldMQTT.Load() >= 10 })
+
+	y := newTally()
+	consumeAMQP(t, ch, 100, y, "amqp")
+	hangUp()
+	hangUpMQTT()
+	harness.Wait(t, 30*time.Second, "all messages are settled", func() bool { return y.total.Load() >= n })
+	y.exactlyOnce(t, n)
+}
+
+// TestSecondGroupIsIndependent: $share/audit/orders reads the same stored data
+// with a state of its own, over AMQP as well.
+func TestSecondGroupIsIndependent(t *testing.T) {
+	const n = 300
+	b := harness.Start(t)
+	_, ch := dialAMQP(t, b)
+	declareQueue(t, ch)
+	audit := newTally()
+	c := dialMQTT(t, b, "auditor", func(_ mqtt.Client, m mqtt.Message) {
+		audit.settle("audit", string(m.Payload()))
+		m.Ack()
+	})
+	subscribe(t, c, "$share/audit/"+queue)
+	own := newTally()
+	consumeAMQP(t, ch, 100, own, "amqp")
+	publishThirds(t, b, n)
+	harness.Wait(t, 20*time.Second, "both groups have settled all", func() bool { return own.total.Load() >= n && audit.total.Load() >= n })
+	own.exactlyOnce(t, n)
+	audit.exactlyOnce(t, n)
+}
+
+// TestMQTTToAMQPProperties: what docs/properties.md says about crossing from
+// MQTT to AMQP and Kafka, and from AMQP to MQTT.
+func TestMQTTToAMQPProperties(t *testing.T) {
+	b := harness.Start(t)
+	_, ch := dialAMQP(t, b)
+	if _, err := ch.QueueDeclare("rooms", true, false, false, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := ch.QueueBind("rooms", "room.*.temp", "amq.topic", false, nil); err != nil {
+		t.Fatal(err)
+	}
+	c := dialMQTT(t, b, "sensor", nil)
+	if tok := c.Publish("room/7/temp", 1, false, "21.5"); !tok.WaitTimeout(5*time.Second) || tok.Error() != nil {
+		t.Fatal(tok.Error())
+	}
+	d, ok, err := ch.Get("rooms", true)
+	if err != nil || !ok {
+		t.Fatalf("get: %v %v", ok, err)
+	}
+	if d.Exchange != "amq.topic" || d.RoutingKey != "room.7.temp" || d.DeliveryMode != amqp.Persistent || string(d.Body) != "21.5" || d.Redelivered {
+		t.Errorf("got exchange %q, key %q, mode %d, body %q, redelivered %v", d.Exchange, d.RoutingKey, d.DeliveryMode, d.Body, d.Redelivered)
+	}
+
+	got := make(chan mqtt.Message, 1)
+	listener := dialMQTT(t, b, "listener", func(_ mqtt.Client, m mqtt.Message) { got <- m })
+	subscribe(t, listener, "room/#")
+	err = ch.PublishWithContext(t.Context(), "amq.topic", "room.8.temp", false, false, amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte("19")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case m := <-got:
+		if m.Topic() != "room/8/temp" || string(m.Payload()) != "19" {
+			t.Errorf("got %s %s", m.Topic(), m.Payload())
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("the MQTT subscriber got nothing")
+	}
+}
