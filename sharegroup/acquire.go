@@ -96,6 +96,10 @@ func (w *Window) takeBack(dst []Run, h *holder, deadline int64) ([]Run, bool) {
 	acquired, failed := s.acquired, s.failed
 	p.back &^= 1 << i
 	o.returned--
+	if p.back == 0 { // lowestBack left the page on top
+		o.backs.pop()
+		p.queued = false
+	}
 	if o.policy.over(acquired, failed) {
 		o.drain(p)
 		w.bury(Dead{offset, acquired, failed, OverLimit})

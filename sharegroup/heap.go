@@ -32,14 +32,11 @@ func (h *markHeap) pop() {
 	n := len(s) - 1
 	s[0] = s[n]
 	*h = s[:n]
-	if n == 0 && cap(s) > keepMarks {
-		*h = nil
-	}
 	h.down(0)
+	if n == 0 {
+		*h = clip(*h)
+	}
 }
-
-// keepMarks is the capacity that an empty heap keeps.
-const keepMarks = 64
 
 func (h markHeap) down(i int) {
 	for {
@@ -69,5 +66,5 @@ func (h *markHeap) filter(keep func(mark) bool) {
 	for i := len(s)/2 - 1; i >= 0; i-- {
 		s.down(i)
 	}
-	*h = s
+	*h = clip(s)
 }

@@ -25,12 +25,14 @@ type holder struct {
 	log []int64
 }
 
-// slackLog is how many entries a log may have beside twice the held records.
-const slackLog = 32
+// slack is how many entries beside twice the useful ones a list may have before
+// it is swept on growing. When what it lists shrinks, it is swept at twice that,
+// so that sweeping costs a constant per record either way.
+const slack = 32
 
 // note adds a hand-out to the member's log.
 func (o *overlay) note(h *holder, offset int64) {
-	if len(h.log) >= 2*h.held+slackLog {
+	if len(h.log) >= 2*h.held+slack {
 		o.sweepLog(h)
 	}
 	h.log = append(h.log, offset)
@@ -39,6 +41,10 @@ func (o *overlay) note(h *holder, offset int64) {
 
 // sweepLog leaves in the log what the member holds, sorted, each once.
 func (o *overlay) sweepLog(h *holder) {
+	if h.held == 0 {
+		h.log = clip(h.log[:0])
+		return
+	}
 	if !slices.IsSorted(h.log) {
 		slices.Sort(h.log)
 	}
@@ -51,6 +57,18 @@ func (o *overlay) sweepLog(h *holder) {
 		_, _, ok := o.heldBy(h, offset)
 		return !ok
 	})
+	h.log = clip(h.log)
+}
+
+// keepCap is the capacity that a swept list keeps however short it is.
+const keepCap = 1024
+
+// clip gives back the memory of a list that has become much shorter.
+func clip[T any](s []T) []T {
+	if cap(s) > keepCap && cap(s) > 8*len(s) {
+		return append(make([]T, 0, 2*len(s)), s...)
+	}
+	return s
 }
 
 // holderOf returns the entry of a member, made if it is missing.

@@ -6,7 +6,7 @@ import "math/bits"
 func (w *Window) lock(offset, deadline int64) {
 	o := w.o
 	o.timed++
-	if len(o.locks) >= 2*o.timed+slackLog {
+	if len(o.locks) >= 2*o.timed+slack {
 		o.locks.filter(o.locked)
 	}
 	o.locks.push(mark{deadline, offset})

@@ -81,8 +81,8 @@ func (w *Window) Archive(first, last int64) (ticket uint64) {
 
 // readTarget returns how far readTo should be logged.
 func (o *overlay) readTarget() int64 {
-	if o.policy.ReadAhead > 0 && o.next+o.step/2 > o.logged {
-		return max(o.handed, o.next+o.step)
+	if step := min(o.step, int64(o.policy.ReadAhead)); step > 0 && o.next+(step+1)/2 > o.logged {
+		return max(o.handed, o.next+step)
 	}
 	return o.handed
 }

@@ -177,12 +177,19 @@ func (o *overlay) unhold(p *page, mine uint32, h *holder) {
 	n := bits.OnesCount32(mine)
 	o.acquired -= n
 	h.held -= n
-	if o.timed > 0 {
-		for todo := mine; todo != 0; todo &= todo - 1 {
-			if p.slots[bits.TrailingZeros32(todo)].deadline != 0 {
-				o.timed--
-			}
+	if len(h.log) > 4*h.held+2*slack {
+		o.sweepLog(h)
+	}
+	if o.timed == 0 {
+		return
+	}
+	for todo := mine; todo != 0; todo &= todo - 1 {
+		if p.slots[bits.TrailingZeros32(todo)].deadline != 0 {
+			o.timed--
 		}
+	}
+	if len(o.locks) > 4*o.timed+2*slack {
+		o.locks.filter(o.locked)
 	}
 }
 
@@ -245,7 +252,7 @@ func (w *Window) giveBack(p *page, i int, counted bool) {
 // make the list grow, so the list is compacted whenever it has doubled.
 func (o *overlay) pushFailed(f FailedCount) {
 	list := append(o.pending.Failed, f)
-	if len(list) >= 2*o.failedKept+slackLog {
+	if len(list) >= 2*o.failedKept+slack {
 		list = normalizeFailed(list)
 		o.failedKept = len(list)
 	}
@@ -265,7 +272,9 @@ func (w *Window) ReleaseAll(id MemberID, counted bool) (n int) {
 	}
 	if h.held > 0 {
 		o.sweepLog(h)
-		for _, offset := range h.log {
+		list := h.log
+		h.log = nil
+		for _, offset := range list {
 			p, i, ok := o.heldBy(h, offset)
 			if !ok {
 				continue
