@@ -23,6 +23,7 @@ type Plan struct {
 	parts    []capture
 	manifest Manifest       // segments: those captured, the plan's own is added
 	pinned   []*segmentFile // what the manifest names
+	needs    []*Plan        // older plans, not installed at the capture, of which something lived
 
 	written   bool
 	installed bool
@@ -61,13 +62,23 @@ func (l *Log) Capture(index uint64) *Plan {
 	}
 	for _, s := range l.segments {
 		if s.file == nil || s.runs.Load() > 0 {
-			s.pins++
-			plan.pinned = append(plan.pinned, s)
-			plan.manifest.Segments = append(plan.manifest.Segments, s.meta)
+			plan.name(s)
+		}
+	}
+	for _, older := range l.plans {
+		if older.live() {
+			plan.needs = append(plan.needs, older)
 		}
 	}
 	l.plans = append(l.plans, plan)
 	return plan
+}
+
+// live tells whether anything that the plan captured is still needed.
+func (p *Plan) live() bool {
+	return slices.ContainsFunc(p.parts, func(c capture) bool {
+		return !c.p.dropped.Load() && c.ref[len(c.ref)-1].last() >= c.p.start.Load()
+	})
 }
 
 // Empty tells whether there is nothing to write.
@@ -149,7 +160,7 @@ func (l *Log) Install(p *Plan) error {
 		return !q.dirty
 	})
 	p.complete()
-	p.parts, p.runs = nil, nil
+	p.parts, p.runs, p.needs = nil, nil, nil
 	l.sealed.Store(p.index)
 	return nil
 }
@@ -165,11 +176,19 @@ func (p *Plan) complete() {
 		return
 	}
 	l.segments = append(slices.Clone(l.segments), p.seg)
-	for _, plan := range append([]*Plan{p}, l.plans...) {
-		p.seg.pins++
-		plan.pinned = append(plan.pinned, p.seg)
-		plan.manifest.Segments = append(plan.manifest.Segments, p.seg.meta)
+	p.name(p.seg)
+	for _, later := range l.plans {
+		if slices.Contains(later.needs, p) {
+			later.name(p.seg)
+		}
 	}
+}
+
+// name puts a segment into the plan's manifest. Under Log.mu.
+func (p *Plan) name(s *segmentFile) {
+	s.pins++
+	p.pinned = append(p.pinned, s)
+	p.manifest.Segments = append(p.manifest.Segments, s.meta)
 }
 
 // Release ends the plan: its checkpoint is durable, or there will be none.
