@@ -79,9 +79,11 @@ func (w *Window) Archive(first, last int64) (ticket uint64) {
 	return o.pending.Seq
 }
 
-// readTarget returns how far readTo should be logged.
+// readTarget returns how far readTo should be logged. Nothing is reserved before
+// somebody takes: an idle window logs nothing.
 func (o *overlay) readTarget() int64 {
-	if step := min(o.step, int64(o.policy.ReadAhead)); step > 0 && o.next+(step+1)/2 > o.logged {
+	step := min(o.step, int64(o.policy.ReadAhead))
+	if step > 0 && (o.blocked || o.handed > 0) && o.next+(step+1)/2 > o.logged {
 		return max(o.handed, o.next+step)
 	}
 	return o.handed
