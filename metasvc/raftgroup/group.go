@@ -1,0 +1,248 @@
+package raftgroup
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/trivium-mq/trivium/metasvc/transport"
+	"github.com/trivium-mq/trivium/storage/checkpoint"
+)
+
+// Group is one running Raft group. All methods may be called concurrently.
+type Group struct {
+	cfg    Config
+	logger *logger
+	store  *store
+	fsm    *fsm
+	raft   atomic.Pointer[raft.Raft]
+
+	// gate is held for reading while something is handed to the library, and
+	// for writing while the library is stopped: what it has got, it answers, as
+	// long as nobody stops it.
+	gate     sync.RWMutex
+	stopped  bool           // under gate: nothing more goes in
+	inflight sync.WaitGroup // what the library has not answered
+
+	collector collector
+	verifier  verifier
+
+	notify   chan bool             // from the library: leadership won, lost
+	observed chan raft.Observation // another node leads
+	restored chan uint64           // a checkpoint was installed
+	stop     chan struct{}
+	done     chan struct{} // supervise has ended
+
+	leadership atomic.Pointer[Leadership]
+}
+
+// Open starts the group. The machine must hold the state of the newest
+// checkpoint, see [Config.Restored].
+func Open(cfg Config) (*Group, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	g := &Group{
+		cfg:      cfg,
+		logger:   newLogger(cfg.Logger.With().Uint32("group", cfg.Group.ID()).Logger()),
+		store:    &store{Group: cfg.Group},
+		notify:   make(chan bool, 64),
+		observed: make(chan raft.Observation, 1),
+		restored: make(chan uint64, 1),
+		stop:     make(chan struct{}),
+		done:     make(chan struct{}),
+	}
+	g.leadership.Store(&Leadership{})
+	c := newest(cfg.Checkpoints)
+	if c.Index != cfg.Restored {
+		return nil, fmt.Errorf("raftgroup: group %d: the machine holds the checkpoint at %d, the newest one is at %d",
+			cfg.Group.ID(), cfg.Restored, c.Index)
+	}
+	g.fsm = &fsm{machine: cfg.Machine, restored: g.restored}
+	g.fsm.begin(c)
+	if err := g.start(c); err != nil {
+		return nil, fmt.Errorf("raftgroup: group %d: %w", cfg.Group.ID(), err)
+	}
+	g.collector.start(&g.inflight)
+	g.verifier.start(g)
+	go g.supervise()
+	return g, nil
+}
+
+// start makes an instance of the library on what is stored.
+func (g *Group) start(c checkpoint.Meta) error {
+	if err := reconcile(g.cfg.Group, c); err != nil {
+		return err
+	}
+	if err := bootstrap(g.store, c, g.cfg.Bootstrap); err != nil {
+		return err
+	}
+	trans, err := g.transport()
+	if err != nil {
+		return err
+	}
+	r, err := raft.NewRaft(g.raftConfig(), g.fsm, g.store, g.store, snapshots{g.cfg.Checkpoints}, trans)
+	if err != nil {
+		closeTransport(trans)
+		return err
+	}
+	r.RegisterObserver(raft.NewObserver(g.observed, false, func(o *raft.Observation) bool {
+		_, ok := o.Data.(raft.LeaderObservation)
+		return ok
+	}))
+	g.raft.Store(r)
+	g.electSole(r, trans)
+	return nil
+}
+
+func (g *Group) transport() (raft.Transport, error) {
+	if g.cfg.Transport == nil {
+		return transport.NewSolo(g.cfg.NodeID), nil
+	}
+	return g.cfg.Transport()
+}
+
+func closeTransport(t raft.Transport) {
+	if c, ok := t.(raft.WithClose); ok {
+		_ = c.Close() // nothing was sent over it
+	}
+}
+
+// electSole makes a node that is the only voter stand for election at once:
+// there is nobody whose sign of life it could wait for.
+func (g *Group) electSole(r *raft.Raft, trans raft.Transport) {
+	voters, self := 0, false
+	for _, s := range r.GetConfiguration().Configuration().Servers {
+		if s.Suffrage == raft.Voter {
+			voters++
+			self = self || s.ID == raft.ServerID(g.cfg.NodeID)
+		}
+	}
+	if voters != 1 || !self {
+		return
+	}
+	id, addr := raft.ServerID(g.cfg.NodeID), trans.LocalAddr()
+	req := raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax,
+		ID: []byte(id), Addr: trans.EncodePeer(id, addr)}}
+	// When it fails, the election timer does the same a second later.
+	_ = trans.TimeoutNow(id, addr, &req, &raft.TimeoutNowResponse{})
+}
+
+// supervise turns the events of the library into calls of Watch, and restarts
+// the library when it needs it.
+func (g *Group) supervise() {
+	defer close(g.done)
+	for {
+		select {
+		case leads := <-g.notify:
+			if leads {
+				g.lead()
+			} else {
+				g.follow()
+			}
+		case <-g.observed:
+			if !g.leadership.Load().Leader {
+				g.follow()
+			}
+		case index := <-g.restored:
+			g.restart(index)
+		case <-g.stop:
+			return
+		}
+	}
+}
+
+// lead announces a leadership, once everything committed before it is applied.
+func (g *Group) lead() {
+	r := g.raft.Load()
+	f := r.Barrier(0)
+	if f.Error() != nil {
+		return // lost already; that news is on its way
+	}
+	index := f.(raft.IndexFuture).Index()
+	term, err := g.cfg.Group.Term(index)
+	if err != nil || r.State() != raft.Leader {
+		return
+	}
+	g.announce(Leadership{Leader: true, LeaderID: g.cfg.NodeID, Term: term})
+}
+
+func (g *Group) follow() {
+	r := g.raft.Load()
+	_, id := r.LeaderWithID()
+	if string(id) == g.cfg.NodeID {
+		return // the barrier is not through, lead will tell
+	}
+	g.announce(Leadership{LeaderID: string(id), Term: r.CurrentTerm()})
+}
+
+func (g *Group) announce(l Leadership) {
+	if *g.leadership.Load() == l {
+		return
+	}
+	g.leadership.Store(&l)
+	if g.cfg.Watch != nil {
+		g.cfg.Watch(l)
+	}
+}
+
+// installWait bounds the wait for the library to be through with a checkpoint.
+// Not reaching it is harmless: the leader sends the checkpoint again.
+const installWait = time.Second
+
+// restart replaces the instance of the library after a checkpoint was
+// installed. Otherwise it may go on with the index of a tail that is gone, and
+// reject everything the leader sends, for ever.
+func (g *Group) restart(index uint64) {
+	g.gate.Lock()
+	defer g.gate.Unlock()
+	g.inflight.Wait()
+	old := g.raft.Load()
+	for deadline := time.Now().Add(installWait); old.AppliedIndex() < index && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	err := old.Shutdown().Error()
+	if err == nil {
+		err = g.start(newest(g.cfg.Checkpoints))
+	}
+	if err != nil {
+		g.stopped = true
+		err = fmt.Errorf("raftgroup: restart of group %d: %w", g.cfg.Group.ID(), err)
+		g.cfg.Logger.Error().Err(err).Msg("raft group stopped")
+		if g.cfg.OnFailure != nil {
+			g.cfg.OnFailure(err)
+		}
+	}
+}
+
+// Close stops the group and waits for everything it has started. A leader with
+// peers should hand over before, see [Group.TransferLeadership]. Proposals that
+// are on their way get their outcome; later ones get ErrNotApplied.
+func (g *Group) Close() error {
+	g.gate.Lock()
+	select {
+	case <-g.stop:
+		g.gate.Unlock()
+		return ErrClosed
+	default:
+	}
+	g.stopped = true
+	close(g.stop)
+	g.gate.Unlock()
+
+	// The library still runs and answers all it has got: a leader commits, or
+	// finds no majority and steps down. Stopped first, it would forget some.
+	g.inflight.Wait()
+	<-g.done
+	g.verifier.close()
+	err := g.raft.Load().Shutdown().Error()
+	g.collector.close()
+	if err != nil {
+		return fmt.Errorf("raftgroup: close: %w", err)
+	}
+	return nil
+}

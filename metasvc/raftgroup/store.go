@@ -1,0 +1,53 @@
+package raftgroup
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/hashicorp/raft"
+
+	"github.com/trivium-mq/trivium/storage/wal"
+)
+
+// store is the log as the Raft library gets to see it. The library panics when
+// the current term cannot be stored. A failed or full disk is no reason for
+// that: store swallows the error and lets everything fail that relies on the
+// term, that is, votes and entries. So the node neither votes nor appends nor
+// leads until a term has been stored again, but goes on answering.
+type store struct {
+	*wal.Group
+	unsaved atomic.Bool
+}
+
+var errTerm = errors.New("raftgroup: the current term could not be stored")
+
+const keyCurrentTerm = "CurrentTerm"
+
+// SetUint64 implements raft.StableStore.
+func (s *store) SetUint64(key []byte, value uint64) error {
+	err := s.Group.SetUint64(key, value)
+	if string(key) != keyCurrentTerm {
+		return err
+	}
+	s.unsaved.Store(err != nil)
+	return nil
+}
+
+// Set implements raft.StableStore.
+func (s *store) Set(key, value []byte) error {
+	if s.unsaved.Load() {
+		return errTerm
+	}
+	return s.Group.Set(key, value)
+}
+
+// StoreLog implements raft.LogStore.
+func (s *store) StoreLog(l *raft.Log) error { return s.StoreLogs([]*raft.Log{l}) }
+
+// StoreLogs implements raft.LogStore.
+func (s *store) StoreLogs(logs []*raft.Log) error {
+	if s.unsaved.Load() {
+		return errTerm
+	}
+	return s.Group.StoreLogs(logs)
+}
