@@ -1,0 +1,123 @@
+package kv
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/dgraph-io/badger/v4"
+)
+
+// Batch gathers writes that are done together. It is for one goroutine and
+// may be used again after Reset. Keys and values are kept until Commit and
+// must not change before.
+type Batch struct {
+	ops []op
+}
+
+type op struct {
+	key, value []byte
+	index      uint64
+	remove     bool
+}
+
+// Put sets key to value, as of the log index.
+func (b *Batch) Put(key, value []byte, index uint64) {
+	b.ops = append(b.ops, op{key, value, index, false})
+}
+
+// Delete removes key, as of the log index.
+func (b *Batch) Delete(key []byte, index uint64) {
+	b.ops = append(b.ops, op{key, nil, index, true})
+}
+
+// Len is the number of writes gathered.
+func (b *Batch) Len() int { return len(b.ops) }
+
+// Reset empties the batch.
+func (b *Batch) Reset() {
+	clear(b.ops)
+	b.ops = b.ops[:0]
+}
+
+// Put is a batch of one.
+func (s *Store) Put(key, value []byte, index uint64) error {
+	return s.Commit(&Batch{ops: []op{{key, value, index, false}}})
+}
+
+// Delete is a batch of one.
+func (s *Store) Delete(key []byte, index uint64) error {
+	return s.Commit(&Batch{ops: []op{{key, nil, index, true}}})
+}
+
+// Commit does the writes of a batch in their order, leaving out those whose
+// key was written or deleted at a higher index. It is visible at once, and
+// durable after Sync. A batch larger than Badger's transactions (about 600
+// KB, less what lies in values above 64 KB) is visible in parts.
+func (s *Store) Commit(b *Batch) error {
+	s.write.Lock()
+	defer s.write.Unlock()
+	tx := s.db.NewTransaction(true)
+	defer func() { tx.Discard() }()
+	for i := range b.ops {
+		o := &b.ops[i]
+		err := o.apply(tx)
+		if errors.Is(err, badger.ErrTxnTooBig) {
+			if err = tx.Commit(); err == nil {
+				tx = s.db.NewTransaction(true)
+				err = o.apply(tx)
+			}
+		}
+		if err != nil {
+			return fmt.Errorf("kv: write %q at %d: %w", o.key, o.index, err)
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		return fmt.Errorf("kv: commit: %w", err)
+	}
+	return nil
+}
+
+// apply does one write in a transaction, if it is not outdated. Badger adds
+// either all or nothing of a Set, and each key of ours may be set twice, so
+// that doing it again in a new transaction is harmless.
+func (o *op) apply(tx *badger.Txn) error {
+	value, deleted := stored(kindValue, o.key), stored(kindDeleted, o.key)
+	at, present, err := indexOf(tx, value)
+	if err != nil || present && at > o.index {
+		return err
+	}
+	gone, wasDeleted, err := indexOf(tx, deleted)
+	if err != nil || wasDeleted && gone > o.index {
+		return err
+	}
+	if !o.remove {
+		if wasDeleted {
+			if err := tx.Delete(deleted); err != nil {
+				return err
+			}
+		}
+		return tx.Set(value, encode(o.value, o.index))
+	}
+	if err := tx.Set(deleted, encode(nil, o.index)); err != nil {
+		return err
+	}
+	if present {
+		return tx.Delete(value)
+	}
+	return nil
+}
+
+func indexOf(tx *badger.Txn, key []byte) (index uint64, ok bool, err error) {
+	item, err := tx.Get(key)
+	if errors.Is(err, badger.ErrKeyNotFound) {
+		return 0, false, nil
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	err = item.Value(func(raw []byte) error {
+		_, index, err = decode(raw)
+		return err
+	})
+	return index, err == nil, err
+}
