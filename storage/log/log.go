@@ -26,7 +26,7 @@ var (
 	// ErrDropped: the partition is gone.
 	ErrDropped = errors.New("log: partition dropped")
 	// ErrMissing: the records may be in a segment file that this node does
-	// not have (yet). Retry, or read elsewhere.
+	// not have (yet). Retry, or read elsewhere. The error is a *Gap.
 	ErrMissing = errors.New("log: segment file missing")
 	// ErrExists: the partition exists already.
 	ErrExists = errors.New("log: partition exists")
@@ -38,6 +38,18 @@ var (
 // Damage names records that cannot be read. A reader that wants to serve the
 // rest goes on after Last.
 type Damage = segment.Damage
+
+// Gap says which offsets cannot be read while a segment file is missing. It
+// matches ErrMissing.
+type Gap struct {
+	First, Last int64
+}
+
+func (g *Gap) Error() string {
+	return fmt.Sprintf("%v: offsets %d to %d", ErrMissing, g.First, g.Last)
+}
+
+func (g *Gap) Unwrap() error { return ErrMissing }
 
 // Options of a log.
 type Options struct {

@@ -60,27 +60,21 @@ func (w *walker) whole(offset int64) error {
 	if w.p.log.absent.Load() == 0 || !w.done && w.entry.Base <= offset || w.done && offset >= w.end {
 		return nil
 	}
-	return ErrMissing
+	gap := &Gap{First: offset, Last: w.end - 1}
+	if !w.done {
+		gap.Last = w.entry.Base - 1
+	}
+	return gap
 }
 
 // seekRun finds the page and the entry in the present run, the first whose
 // last offset is at or beyond offset. There is one: End is beyond it.
 func (w *walker) seekRun(offset int64) error {
-	r := &w.runs[w.run]
-	lo, hi := 0, r.seg.file.Pages(&r.Run) // the page before hi is the last with a base at or below offset
-	for hi-lo > 1 {
-		mid := int(uint(lo+hi) >> 1)
-		page, err := w.load(mid)
-		if err != nil {
-			return err
-		}
-		if segment.PageBase(page, 0) <= offset {
-			lo = mid
-		} else {
-			hi = mid
-		}
+	page, err := w.searchPages(offset)
+	if err != nil {
+		return err
 	}
-	if err := w.open(lo); err != nil {
+	if err := w.open(page); err != nil {
 		return err
 	}
 	n := segment.PageLen(w.buf)
@@ -89,6 +83,39 @@ func (w *walker) seekRun(offset int64) error {
 		return err
 	}
 	return w.next() // in a hole after that batch
+}
+
+// searchPages returns the last page whose first batch is at or below offset,
+// leaving out damaged ones, or the first page if there is none.
+func (w *walker) searchPages(offset int64) (int, error) {
+	lo, hi := 0, w.pages()
+	for hi-lo > 1 {
+		mid := int(uint(lo+hi) >> 1)
+		at, page, err := w.readable(mid, hi)
+		if err != nil {
+			return 0, err
+		}
+		if page != nil && segment.PageBase(page, 0) <= offset {
+			lo = at
+		} else {
+			hi = mid
+		}
+	}
+	return lo, nil
+}
+
+func (w *walker) pages() int { return w.runs[w.run].seg.file.Pages(&w.runs[w.run].Run) }
+
+// readable returns the first page from i on, below end, that is not damaged;
+// nil if there is none.
+func (w *walker) readable(i, end int) (int, []byte, error) {
+	for ; i < end; i++ {
+		page, err := w.load(i)
+		if err == nil || !errors.Is(err, ErrDamaged) {
+			return i, page, err
+		}
+	}
+	return end, nil, nil
 }
 
 // load reads an index page of the present run, through the cache.
@@ -101,7 +128,28 @@ func (w *walker) load(page int) ([]byte, error) {
 func (w *walker) open(page int) (err error) {
 	w.page = page
 	w.buf, err = w.load(page)
+	var d *Damage
+	if errors.As(err, &d) {
+		w.narrow(page, d)
+	}
 	return err
+}
+
+// narrow finds out which offsets a damaged page stands for: those between its
+// readable neighbours.
+func (w *walker) narrow(page int, d *Damage) {
+	r := &w.runs[w.run]
+	for i := page - 1; i >= 0; i-- {
+		if buf, err := w.load(i); err == nil {
+			if e, err := r.seg.file.PageEntry(&r.Run, buf, segment.PageLen(buf)-1); err == nil {
+				d.First = e.Last() + 1
+			}
+			break
+		}
+	}
+	if _, buf, err := w.readable(page+1, w.pages()); err == nil && buf != nil {
+		d.Last = segment.PageBase(buf, 0) - 1
+	}
 }
 
 func (w *walker) setEntry(i int) (err error) {
@@ -133,7 +181,7 @@ func (w *walker) next() error {
 	if w.i < segment.PageLen(w.buf) {
 		return w.setEntry(w.i)
 	}
-	if w.page+1 < w.runs[w.run].seg.file.Pages(&w.runs[w.run].Run) {
+	if w.page+1 < w.pages() {
 		if err := w.open(w.page + 1); err != nil {
 			w.i-- // stay
 			w.page--
