@@ -1,0 +1,366 @@
+package amqp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/broker"
+	"github.com/trivium-mq/trivium/protocols/amqp/wire"
+)
+
+// conn is one connection. Fields without remark belong to the reader
+// goroutine; what is guarded by out.mu says so.
+type conn struct {
+	srv    *Server
+	nc     net.Conn
+	log    zerolog.Logger
+	frames *wire.FrameReader
+	out    *outbox
+	ctx    context.Context // ends with the connection
+	cancel context.CancelFunc
+
+	link     link // nil until connection.open
+	counters *broker.Counters
+	vhost    string
+	user     string
+
+	frameMax   int
+	channelMax int
+	authClose  bool // client wants connection.close on a failed login
+	cancelNote bool // client understands basic.cancel from the server
+	clientName string
+
+	patience time.Duration // two heartbeats as agreed, 0 = for ever
+	idle     time.Duration // patience once the handshake is over: a read may take that long
+	renewed  time.Time     // when the read deadline was last set
+
+	channels map[uint16]*channel
+	partial  []*channel     // with a content that aliases the read buffer
+	settling []*consumer    // with settles or credit not yet handed on
+	returned []*confirms    // with outcomes of the reader's own to flush
+	entries  []unackedEntry // for settles of many at once
+	settled  uint64         // settles since they were last counted
+	rec      builder
+
+	closing bool // guarded by out.mu: a close is under way, frames are discarded
+
+	// guarded by out.mu
+	hungry    []*consumer // to be given credit when something was written
+	feeding   []*consumer // hungry of the last round, kept for its memory
+	consuming int         // consumers that are fed
+	enc       encoder
+}
+
+func newConn(s *Server, nc net.Conn) *conn {
+	c := &conn{
+		srv: s, nc: nc, log: s.log, out: newOutbox(),
+		frameMax: s.cfg.FrameMax, channelMax: s.cfg.ChannelMax,
+		channels: make(map[uint16]*channel),
+	}
+	c.frames = wire.NewFrameReader(c, preAuthFrameMax)
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	return c
+}
+
+// run is the life of a connection.
+func (c *conn) run() {
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		if err := c.out.run(c.nc, c.feed); err != nil {
+			c.nc.Close() // the reader ends, too
+		} else if w, ok := c.nc.(interface{ CloseWrite() error }); ok {
+			w.CloseWrite() // what was written arrives although more is unread
+		}
+	})
+	c.nc.SetReadDeadline(time.Now().Add(c.srv.cfg.HandshakeTimeout))
+	err := c.handshake()
+	if err == nil {
+		err = c.serve()
+	}
+	c.release()
+	c.leave(err)
+	c.cancel()
+	c.nc.SetWriteDeadline(time.Now().Add(closeTimeout))
+	c.out.end()
+	writer.Wait()
+	if errors.Is(err, errLostSync) {
+		c.nc.SetReadDeadline(time.Now().Add(closeTimeout))
+		io.Copy(io.Discard, io.LimitReader(c.nc, hardMaxMessage))
+	}
+	c.nc.Close()
+}
+
+// Ends of a connection that are not the client's fault.
+var (
+	errClosed   = errors.New("closed")        // by the client, in order
+	errSilent   = errors.New("closed")        // without any word to the client
+	errLostSync = errors.New("lost sync")     // joined to a fault: nothing more can be read
+	errForced   = errors.New("forced closed") // by forceClose
+)
+
+// leave says goodbye: a fault is sent as connection.close and its answer
+// awaited.
+func (c *conn) leave(err error) {
+	f, ok := errors.AsType[*fault](err)
+	if !ok {
+		if !errors.Is(err, errClosed) && !errors.Is(err, io.EOF) && !errors.Is(err, errSilent) && !errors.Is(err, errForced) {
+			c.log.Debug().Err(err).Stringer("peer", c.nc.RemoteAddr()).Msg("AMQP connection lost")
+		}
+		return
+	}
+	c.log.Info().Str("error", f.Error()).Stringer("peer", c.nc.RemoteAddr()).Str("user", c.user).Msg("AMQP connection closed with an error")
+	c.setClosing(&wire.ConnectionClose{
+		ReplyCode: uint16(f.code), ReplyText: f.Error(), ClassID: f.id.Class(), MethodID: f.id.Method(),
+	})
+	if !errors.Is(err, errLostSync) {
+		c.awaitCloseOk()
+	}
+}
+
+// awaitCloseOk discards everything until the client has answered
+// connection.close, or closed, or has taken too long.
+func (c *conn) awaitCloseOk() {
+	for {
+		fr, err := c.frames.Next()
+		if err != nil {
+			return
+		}
+		if id, err := wire.MethodID(fr.Payload); fr.Type != wire.FrameMethod || err != nil {
+			continue
+		} else if id == wire.IDConnectionCloseOk {
+			return
+		} else if id == wire.IDConnectionClose {
+			c.out.sendLast(0, &wire.ConnectionCloseOk{})
+			return
+		}
+	}
+}
+
+// setClosing sends connection.close, once; nothing follows it.
+func (c *conn) setClosing(m *wire.ConnectionClose) {
+	c.out.mu.Lock()
+	already := c.closing
+	c.closing = true
+	c.nc.SetReadDeadline(time.Now().Add(closeTimeout))
+	c.out.mu.Unlock()
+	if !already {
+		c.out.sendLast(0, m)
+	}
+}
+
+// forceClose ends the connection from outside. It does not block.
+func (c *conn) forceClose(text string) {
+	f := faultf(wire.ConnectionForced, "%s", text)
+	c.setClosing(&wire.ConnectionClose{ReplyCode: uint16(f.code), ReplyText: f.Error()})
+}
+
+func (c *conn) isClosing() bool {
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	return c.closing
+}
+
+// Read reads from the socket; it is what the frame reader calls. It keeps the
+// deadline ahead, with some slack so that not every read has to set it.
+func (c *conn) Read(b []byte) (int, error) {
+	if c.idle > 0 {
+		if now := time.Now(); now.Sub(c.renewed) > c.idle/8 {
+			c.out.mu.Lock()
+			if !c.closing {
+				c.nc.SetReadDeadline(now.Add(c.idle + c.idle/8))
+			}
+			c.out.mu.Unlock()
+			c.renewed = now
+		}
+	}
+	return c.nc.Read(b)
+}
+
+// serve handles frames until the connection ends.
+func (c *conn) serve() error {
+	for {
+		if !c.frames.Ready() {
+			c.flush()
+			c.detach()
+			c.out.waitRoom()
+		}
+		fr, err := c.frames.Next()
+		if err != nil {
+			return c.readError(err)
+		}
+		if c.isClosing() {
+			return c.discard(fr)
+		}
+		if err := c.frame(fr); err != nil {
+			return err
+		}
+	}
+}
+
+// discard is what remains after forceClose.
+func (c *conn) discard(fr wire.Frame) error {
+	if id, err := wire.MethodID(fr.Payload); err != nil || fr.Type != wire.FrameMethod || id != wire.IDConnectionCloseOk {
+		c.release() // at once, and not when the client has answered
+		c.awaitCloseOk()
+	}
+	return errForced
+}
+
+// readError turns what the frame reader says into the end of the connection.
+func (c *conn) readError(err error) error {
+	if fe, ok := errors.AsType[*wire.FrameError](err); ok {
+		return errors.Join(faultf(wire.FrameErrorCode, "%v", fe), errLostSync)
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) && c.idle > 0 && !c.isClosing() {
+		c.log.Info().Stringer("peer", c.nc.RemoteAddr()).Str("user", c.user).Msg("AMQP connection closed: missed heartbeats")
+	}
+	return err
+}
+
+// frame handles one frame. A soft fault has been dealt with; what it returns
+// ends the connection.
+func (c *conn) frame(fr wire.Frame) error {
+	if fr.Type == wire.FrameHeartbeat {
+		if fr.Channel != 0 || len(fr.Payload) != 0 {
+			return faultf(wire.UnexpectedFrame, "a heartbeat on channel %d", fr.Channel)
+		}
+		return nil
+	}
+	if fr.Channel == 0 {
+		return c.control(fr)
+	}
+	ch := c.channels[fr.Channel]
+	if ch == nil {
+		return c.unopened(fr)
+	}
+	err := ch.frame(fr)
+	if err == nil {
+		return nil
+	}
+	f := asFault(err)
+	if fr.Type == wire.FrameMethod && f.id == 0 {
+		f.id, _ = wire.MethodID(fr.Payload)
+	}
+	if f.code.Hard() {
+		return f
+	}
+	ch.fail(f)
+	return nil
+}
+
+// asFault makes any error of a handler a fault.
+func asFault(err error) *fault {
+	if f, ok := errors.AsType[*fault](err); ok {
+		return f
+	}
+	switch {
+	case errors.Is(err, wire.ErrUnknownMethod):
+		return faultf(wire.NotImplemented, "%v", err)
+	case errors.Is(err, wire.ErrSyntax):
+		return faultf(wire.FrameErrorCode, "%v", err)
+	}
+	return faultf(wire.InternalError, "%v", err)
+}
+
+// control handles a frame on channel 0.
+func (c *conn) control(fr wire.Frame) error {
+	if fr.Type != wire.FrameMethod {
+		return faultf(wire.UnexpectedFrame, "expected method frame, got non method frame instead")
+	}
+	m, err := wire.ReadMethod(fr.Payload)
+	if err != nil {
+		return asFault(err)
+	}
+	switch m := m.(type) {
+	case *wire.ConnectionClose:
+		c.release()
+		c.out.sendLast(0, &wire.ConnectionCloseOk{})
+		return errClosed
+	case *wire.ConnectionUpdateSecret:
+		return &fault{code: wire.NotAllowed, text: "passwords are not updated on a connection", id: m.ID()}
+	case *wire.ConnectionCloseOk:
+		return nil
+	}
+	return &fault{code: wire.CommandInvalid, text: "unexpected method " + m.ID().String() + " on channel 0", id: m.ID()}
+}
+
+// unopened handles a frame on a channel that is not open: only channel.open is
+// right, and answers that crossed a close.
+func (c *conn) unopened(fr wire.Frame) error {
+	id, _ := wire.MethodID(fr.Payload)
+	if fr.Type == wire.FrameMethod {
+		switch id {
+		case wire.IDChannelOpen:
+			return c.openChannel(fr)
+		case wire.IDChannelCloseOk:
+			return nil
+		}
+	} else {
+		id = 0
+	}
+	return &fault{code: wire.ChannelErrorCode, text: "expected 'channel.open'", id: id}
+}
+
+// flush hands on what has gathered while frames were at hand.
+func (c *conn) flush() {
+	c.flushSettles()
+	for i, confirms := range c.returned {
+		confirms.Flush()
+		confirms.queued = false
+		c.returned[i] = nil
+	}
+	c.returned = c.returned[:0]
+	c.rec.count(c.counters)
+}
+
+// detach copies what unfinished contents hold of the read buffer.
+func (c *conn) detach() {
+	for i, ch := range c.partial {
+		ch.content.detach()
+		c.partial[i] = nil
+	}
+	c.partial = c.partial[:0]
+}
+
+// release gives everything back: channels, then the broker's connection.
+// Idempotent.
+func (c *conn) release() {
+	c.flush()
+	for id, ch := range c.channels {
+		ch.release()
+		delete(c.channels, id)
+	}
+	if c.link != nil {
+		c.link.Close()
+		c.link = nil
+	}
+}
+
+// refused turns a kernel error into a fault.
+func (c *conn) refused(err error) error { return refused(c.vhost, err) }
+
+// end is called by the kernel when it wants the connection closed.
+func (c *conn) end(reason error) {
+	text := "broker forced connection closure"
+	if reason != nil {
+		text += " with reason '" + reason.Error() + "'"
+	}
+	c.forceClose(text)
+}
+
+// info describes the connection for listings.
+func (c *conn) info() kernel.ConnectionInfo {
+	name := c.clientName
+	if name == "" {
+		name = c.nc.RemoteAddr().String() + " -> " + c.nc.LocalAddr().String()
+	}
+	return kernel.ConnectionInfo{Protocol: "amqp", Name: name, Remote: c.nc.RemoteAddr(), Local: c.nc.LocalAddr()}
+}

@@ -1,0 +1,343 @@
+package amqp
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/protocols/amqp/wire"
+)
+
+const (
+	maxConsumers = 4096    // per channel
+	maxUnacked   = 1 << 20 // deliveries of a consumer without prefetch that wait for their ack
+
+	creditBytes  = 1 << 20  // what may be under way to the buffers of one connection
+	maxCredit    = 512      // and of one consumer, in messages
+	assumedBytes = 64 << 10 // size of messages before any was seen
+)
+
+// consumer is one member of a share group: a basic.consume, or what basic.get
+// pulls through. It implements kernel.Consumer.
+type consumer struct {
+	ch    *channel
+	tag   string
+	topic string // name of the topic it reads
+	noAck bool
+	m     member
+
+	// the reader's: settles gathered and not handed on
+	gathered kernel.Outcome
+	part     int32
+	first    int64
+	last     int64
+	waiting  bool // first..last is set
+	listed   bool // in conn.settling
+
+	// guarded by out.mu
+	prefetch int  // 0 = no limit
+	credit   int  // granted and not delivered
+	held     int  // delivered and not settled
+	average  int  // bytes of a delivery in the buffer
+	hungry   bool // listed in conn.hungry
+	started  bool // counted in conn.consuming until stopped
+	stopped  bool // nothing more is delivered
+	over     bool // leaves as soon as nothing is held
+	left     bool // has left
+	ended    bool // the kernel has ended the membership
+}
+
+// stop marks the consumer as over. The caller holds out.mu.
+func (k *consumer) stop() {
+	if k.started && !k.stopped {
+		k.ch.c.consuming--
+	}
+	k.stopped = true
+}
+
+// finish marks the consumer as one to leave, and reports whether the caller has
+// to make it leave now. The caller holds out.mu.
+func (k *consumer) finish() bool {
+	k.over = true
+	return k.idle()
+}
+
+// idle reports whether the caller has to make k leave, once. The caller holds
+// out.mu.
+func (k *consumer) idle() bool {
+	leave := k.over && !k.left && k.held == 0
+	k.left = k.left || leave
+	return leave
+}
+
+// want is how much credit to grant now: never more than the prefetch leaves
+// room for, and so much at a time that what may arrive at once fits the
+// connection's share of buffers. The caller holds out.mu.
+func (k *consumer) want() int {
+	if k.stopped {
+		return 0
+	}
+	c := k.ch.c
+	chunk := min(max(creditBytes/(k.average*max(c.consuming, 1)), 1), maxCredit)
+	if k.credit > chunk/2 {
+		return 0
+	}
+	room := chunk - k.credit
+	switch {
+	case k.noAck:
+	case k.prefetch > 0:
+		room = min(room, k.prefetch-k.held-k.credit)
+	default:
+		room = min(room, maxUnacked-k.held-k.credit)
+	}
+	return max(room, 0)
+}
+
+// grant counts credit that the caller will give, or lists the consumer to get
+// it when the buffer has drained. The caller holds out.mu.
+func (k *consumer) grant() int {
+	n := k.want()
+	if n == 0 {
+		return 0
+	}
+	c := k.ch.c
+	if c.out.full() {
+		k.starve()
+		return 0
+	}
+	k.credit += n
+	return n
+}
+
+// starve lists the consumer for the writer to feed. The caller holds out.mu.
+func (k *consumer) starve() {
+	if !k.hungry {
+		k.hungry = true
+		k.ch.c.hungry = append(k.ch.c.hungry, k)
+	}
+}
+
+// feed grants credit to those who wait for it. The writer calls it after each
+// write with out.mu held; feed releases it.
+func (c *conn) feed() {
+	o := c.out
+	hungry := c.hungry
+	c.hungry = c.feeding[:0]
+	c.feeding = nil // in use until the end
+	for i, k := range hungry {
+		k.hungry = false
+		n := k.grant()
+		if n == 0 {
+			continue
+		}
+		m := k.m
+		o.mu.Unlock()
+		m.Credit(n)
+		o.mu.Lock()
+		hungry[i] = nil
+	}
+	clear(hungry)
+	c.feeding = hungry[:0]
+	o.mu.Unlock()
+}
+
+// Deliver implements kernel.Consumer: it encodes into the connection's buffer.
+func (k *consumer) Deliver(batch []kernel.Delivery) {
+	c := k.ch.c
+	o := c.out
+	o.mu.Lock()
+	before := len(o.buf)
+	k.credit -= len(batch)
+	if !k.stopped && !o.closing && !o.ended {
+		var payload int
+		for i := range batch {
+			o.buf = c.enc.appendDelivery(o.buf, k, k.number(&batch[i]), &batch[i])
+			payload += len(batch[i].Record.Value)
+		}
+		k.measure((len(o.buf) - before) / len(batch))
+		k.count(len(batch), payload)
+		if k.want() > 0 {
+			k.starve()
+		}
+	}
+	o.done(before)
+}
+
+// number gives a delivery its tag. The caller holds out.mu.
+func (k *consumer) number(d *kernel.Delivery) uint64 {
+	ch := k.ch
+	ch.lastTag++
+	if !k.noAck {
+		k.held++
+		ch.unacked.push(unackedEntry{tag: ch.lastTag, consumer: k, partition: d.Partition, offset: d.Offset})
+	}
+	return ch.lastTag
+}
+
+// measure follows the size of messages: up at once, down slowly.
+func (k *consumer) measure(bytes int) {
+	k.average = max(bytes, k.average-k.average/4, 1)
+}
+
+func (k *consumer) count(n, payload int) {
+	to := k.ch.c.counters
+	to.Out.Add(uint64(n))
+	to.OutBytes.Add(uint64(payload))
+	if k.noAck {
+		to.Settled.Add(uint64(n))
+	}
+}
+
+// Ended implements kernel.Consumer: the queue has gone. The client is told if
+// it can understand.
+func (k *consumer) Ended(error) {
+	c := k.ch.c
+	o := c.out
+	o.mu.Lock()
+	before := len(o.buf)
+	k.ended = true
+	if k.started && !k.stopped {
+		k.stop()
+		delete(k.ch.consumers, k.tag)
+		if c.cancelNote && !o.closing && !o.ended {
+			o.buf = wire.AppendMethod(o.buf, k.ch.id, &wire.BasicCancel{ConsumerTag: k.tag, NoWait: true})
+		}
+	}
+	o.done(before)
+}
+
+func (ch *channel) onQos(m *wire.BasicQos) error {
+	if m.PrefetchSize != 0 {
+		return faultf(wire.NotImplemented, "prefetch_size!=0 (%d)", m.PrefetchSize)
+	}
+	if m.Global {
+		return faultf(wire.NotImplemented, "a prefetch shared by the consumers of a channel (global=true) is not supported; use global=false")
+	}
+	ch.prefetch = int(m.PrefetchCount)
+	ch.send(&wire.BasicQosOk{})
+	return nil
+}
+
+// consumeArguments refuses what does not work.
+func consumeArguments(args wire.Table) error {
+	for _, a := range args {
+		if a.Name == "x-cancel-on-ha-failover" { // nothing it could mean here
+			continue
+		}
+		return faultf(wire.PreconditionFailed, "consumer argument '%s' is not supported yet", a.Name)
+	}
+	return nil
+}
+
+func (ch *channel) onConsume(m *wire.BasicConsume) error {
+	name, err := ch.queueName(m.Queue)
+	if err != nil {
+		return err
+	}
+	if name == replyToQueue {
+		return faultf(wire.NotImplemented, "direct reply-to is not supported yet")
+	}
+	if err := consumeArguments(m.Arguments); err != nil {
+		return err
+	}
+	tag := m.ConsumerTag
+	if tag == "" {
+		tag = newTag()
+	}
+	if err := ch.checkTag(tag); err != nil {
+		return err
+	}
+	k := &consumer{ch: ch, tag: tag, noAck: m.NoAck, prefetch: ch.prefetch, average: assumedBytes}
+	if err := ch.join(k, name, kernel.MemberOptions{AutoSettle: m.NoAck, Exclusive: m.Exclusive, Tag: tag}); err != nil {
+		return err
+	}
+	ch.answer(m.NoWait, &wire.BasicConsumeOk{ConsumerTag: tag}) // before any delivery: there is no credit yet
+	ch.start(k)
+	return nil
+}
+
+// join makes k a member of a queue's group.
+func (ch *channel) join(k *consumer, queue string, opt kernel.MemberOptions) error {
+	addr, err := ch.c.link.Address(queue)
+	if err != nil {
+		return ch.c.refused(err)
+	}
+	opt.Create = creates(queue)
+	k.topic = addr.Topic
+	k.m, err = ch.c.link.Join(ch.c.ctx, addr, opt, k)
+	if err != nil {
+		return ch.c.refused(err)
+	}
+	return nil
+}
+
+// creates reports whether the name is an address that makes its group.
+func creates(queue string) bool {
+	if !kernel.IsShare(queue) {
+		return false
+	}
+	_, create, err := kernel.ParseShare("", queue)
+	return err == nil && create
+}
+
+// start lists the consumer and gives it its first credit.
+func (ch *channel) start(k *consumer) {
+	o := ch.c.out
+	o.mu.Lock()
+	if k.ended { // already
+		before := len(o.buf)
+		if ch.c.cancelNote {
+			o.buf = wire.AppendMethod(o.buf, ch.id, &wire.BasicCancel{ConsumerTag: k.tag, NoWait: true})
+		}
+		o.done(before)
+		return
+	}
+	k.started = true
+	ch.c.consuming++
+	ch.consumers[k.tag] = k
+	n := k.grant()
+	o.mu.Unlock()
+	if n > 0 {
+		k.m.Credit(n)
+	}
+}
+
+// checkTag refuses a tag in use and too many consumers.
+func (ch *channel) checkTag(tag string) error {
+	ch.c.out.mu.Lock()
+	defer ch.c.out.mu.Unlock()
+	if _, used := ch.consumers[tag]; used {
+		return faultf(wire.NotAllowed, "attempt to reuse consumer tag '%s'", tag)
+	}
+	if len(ch.consumers) >= maxConsumers {
+		return faultf(wire.NotAllowed, "reached maximum (%d) of consumers per channel", maxConsumers)
+	}
+	return nil
+}
+
+// newTag makes a consumer tag that nobody else has.
+func newTag() string {
+	var b [16]byte
+	rand.Read(b[:])
+	return "amq.ctag-" + base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+func (ch *channel) onCancel(m *wire.BasicCancel) error {
+	o := ch.c.out
+	o.mu.Lock()
+	k := ch.consumers[m.ConsumerTag]
+	delete(ch.consumers, m.ConsumerTag)
+	o.mu.Unlock()
+	if k != nil {
+		k.m.Stop() // what it delivers until this returns goes out before cancel-ok
+		o.mu.Lock()
+		k.stop()
+		leave := k.finish()
+		o.mu.Unlock()
+		if leave {
+			k.m.Leave()
+		}
+	}
+	ch.answer(m.NoWait, &wire.BasicCancelOk{ConsumerTag: m.ConsumerTag})
+	return nil
+}

@@ -1,0 +1,149 @@
+package amqp
+
+import (
+	"github.com/trivium-mq/trivium/protocols/amqp/wire"
+)
+
+// contentState is what a channel's content waits for.
+type contentState uint8
+
+const (
+	contentNone   contentState = iota // no publish under way
+	contentHeader                     // the method has come
+	contentBody                       // the header has come
+)
+
+// maxEmptyFrames is how many body frames without a byte one message may have.
+const maxEmptyFrames = 64
+
+// content puts a publish together from its frames. As long as all of them lie
+// in the read buffer it only aliases them; detach copies what is there when
+// the buffer is about to change.
+type content struct {
+	ch      *channel
+	state   contentState
+	partial bool // listed in conn.partial
+	empty   int  // body frames without a byte
+
+	method wire.BasicPublish
+	props  wire.Properties
+	size   int    // of the body, as announced
+	got    []byte // body so far, owned
+
+	rawHeader []byte // payload of the header frame, aliased
+	names     []byte // owned copies made by detach
+	header    []byte
+}
+
+// begin takes the publish method.
+func (t *content) begin(payload []byte) error {
+	if err := wire.DecodeAliased(&t.method, payload); err != nil {
+		return err
+	}
+	if t.method.Immediate {
+		return faultf(wire.NotImplemented, "immediate=true")
+	}
+	t.state, t.got, t.empty, t.rawHeader = contentHeader, t.got[:0], 0, nil
+	t.alias()
+	return nil
+}
+
+// alias notes that something of the read buffer is held.
+func (t *content) alias() {
+	if !t.partial {
+		t.partial = true
+		t.ch.c.partial = append(t.ch.c.partial, t.ch)
+	}
+}
+
+// headerFrame takes the content header. Sizes are judged before anything is
+// allocated for them.
+func (t *content) headerFrame(payload []byte) error {
+	class, size, err := wire.ParseHeader(payload, &t.props)
+	if err != nil {
+		return err
+	}
+	if class != wire.ClassBasic {
+		return t.fault(faultf(wire.UnexpectedFrame, "expected content header for class %d, got one for class %d instead", wire.ClassBasic, class))
+	}
+	if size > hardMaxMessage {
+		return t.fault(faultf(wire.FrameErrorCode, "a body of %d bytes is announced, the limit is %d", size, hardMaxMessage))
+	}
+	if limit := t.ch.c.srv.cfg.MaxMessage; size > uint64(limit) {
+		return t.fault(faultf(wire.PreconditionFailed, "message size %d is larger than configured max size %d", size, limit))
+	}
+	t.size, t.rawHeader, t.state = int(size), payload, contentBody
+	t.alias()
+	if t.size == 0 {
+		return t.complete([]byte{})
+	}
+	return nil
+}
+
+// bodyFrame takes a piece of the body.
+func (t *content) bodyFrame(payload []byte) error {
+	if len(payload) > t.size-len(t.got) {
+		return t.fault(faultf(wire.FrameErrorCode, "the body is longer than the %d bytes announced", t.size))
+	}
+	if len(payload) == t.size {
+		return t.complete(payload)
+	}
+	if len(payload) == 0 {
+		if t.empty++; t.empty > maxEmptyFrames {
+			return t.fault(faultf(wire.FrameErrorCode, "more than %d empty body frames", maxEmptyFrames))
+		}
+	}
+	t.got = append(t.got, payload...)
+	if len(t.got) == t.size {
+		return t.complete(t.got)
+	}
+	return nil
+}
+
+// complete publishes, and keeps no large buffer afterwards.
+func (t *content) complete(body []byte) error {
+	t.state = contentNone
+	err := t.ch.publish(&t.method, &t.props, body)
+	if cap(t.got) > keepBuffer {
+		t.got = nil
+	}
+	if err != nil {
+		return t.fault(asFault(err))
+	}
+	return nil
+}
+
+// detach copies what is held of the read buffer.
+func (t *content) detach() {
+	t.partial = false
+	if t.state == contentNone {
+		return
+	}
+	t.names = append(t.names[:0], t.method.Exchange...)
+	n := len(t.names)
+	t.names = append(t.names, t.method.RoutingKey...)
+	t.method.Exchange, t.method.RoutingKey = alias(t.names[:n]), alias(t.names[n:])
+	if t.state == contentBody {
+		t.header = append(t.header[:0], t.rawHeader...)
+		t.rawHeader = t.header
+		wire.ParseHeader(t.header, &t.props) // it has been parsed before: no error
+	}
+}
+
+// unexpected says what is wrong with a frame that does not fit the state.
+func (t *content) unexpected(fr wire.Frame) error {
+	switch t.state {
+	case contentHeader:
+		return t.fault(faultf(wire.UnexpectedFrame, "expected content header for class %d, got non content header frame instead", wire.ClassBasic))
+	case contentBody:
+		return t.fault(faultf(wire.UnexpectedFrame, "expected content body, got non content body frame instead"))
+	}
+	return faultf(wire.UnexpectedFrame, "expected method frame, got non method frame instead")
+}
+
+// fault says that it is the publish that failed.
+func (t *content) fault(f *fault) error {
+	t.state = contentNone
+	f.id = wire.IDBasicPublish
+	return f
+}

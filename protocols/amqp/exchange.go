@@ -1,0 +1,84 @@
+package amqp
+
+import (
+	"strings"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/protocols/amqp/wire"
+)
+
+// exchangeTypes are the types that work.
+var exchangeTypes = map[string]kernel.ExchangeType{
+	"direct": kernel.Direct, "fanout": kernel.Fanout, "topic": kernel.Topics,
+}
+
+// plannedTypes are known and do not work yet.
+var plannedTypes = map[string]bool{
+	"headers": true, "x-consistent-hash": true, "x-delayed-message": true, "x-local-random": true,
+	"x-modulus-hash": true, "x-random": true, "x-recent-history": true,
+}
+
+// cleaned removes line ends from a name that is being declared, as RabbitMQ
+// does.
+func cleaned(name string) string {
+	if !strings.ContainsAny(name, "\r\n") {
+		return name
+	}
+	return strings.NewReplacer("\r", "", "\n", "").Replace(name)
+}
+
+// notDefault refuses what cannot be done to the default exchange.
+func notDefault(exchange string) error {
+	if exchange == kernel.ExchangeDefault {
+		return faultf(wire.AccessRefused, "operation not permitted on the default exchange")
+	}
+	return nil
+}
+
+func (ch *channel) onExchangeDeclare(m *wire.ExchangeDeclare) error {
+	name := cleaned(m.Exchange)
+	if err := notDefault(name); err != nil {
+		return err
+	}
+	if m.Passive {
+		if _, err := ch.c.link.Exchange(name); err != nil {
+			return ch.c.refused(err)
+		}
+		ch.answer(m.NoWait, &wire.ExchangeDeclareOk{})
+		return nil
+	}
+	kind, ok := exchangeTypes[m.Type]
+	if !ok && plannedTypes[m.Type] {
+		return faultf(wire.PreconditionFailed, "exchange type '%s' is not supported yet", m.Type)
+	}
+	if !ok {
+		return faultf(wire.PreconditionFailed, "unknown exchange type '%s'", m.Type)
+	}
+	if len(m.Arguments) > 0 {
+		return faultf(wire.PreconditionFailed, "argument '%s' of exchange '%s' in vhost '%s' is not supported yet",
+			m.Arguments[0].Name, name, ch.c.vhost)
+	}
+	err := ch.c.link.DeclareExchange(ch.c.ctx, kernel.Exchange{
+		Name: name, Type: kind, Durable: m.Durable, AutoDelete: m.AutoDelete, Internal: m.Internal,
+	})
+	if err != nil {
+		return ch.c.refused(err)
+	}
+	ch.answer(m.NoWait, &wire.ExchangeDeclareOk{})
+	return nil
+}
+
+func (ch *channel) onExchangeDelete(m *wire.ExchangeDelete) error {
+	name := cleaned(m.Exchange)
+	if err := notDefault(name); err != nil {
+		return err
+	}
+	if strings.HasPrefix(name, "amq.") {
+		return faultf(wire.AccessRefused, "exchange name '%s' contains reserved prefix 'amq.*'", name)
+	}
+	if err := ch.c.link.DeleteExchange(ch.c.ctx, name, m.IfUnused); err != nil {
+		return ch.c.refused(err)
+	}
+	ch.answer(m.NoWait, &wire.ExchangeDeleteOk{})
+	return nil
+}

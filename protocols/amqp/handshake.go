@@ -1,0 +1,254 @@
+package amqp
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"time"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/protocols/amqp/wire"
+)
+
+const mechanisms = "PLAIN AMQPLAIN"
+
+// capabilities tells clients what the server understands (RabbitMQ's list).
+// False ones are refused when used; docs/amqp.md.
+var capabilities = wire.Table{
+	{Name: "publisher_confirms", Value: true},
+	{Name: "exchange_exchange_bindings", Value: false},
+	{Name: "basic.nack", Value: true},
+	{Name: "consumer_cancel_notify", Value: true},
+	{Name: "connection.blocked", Value: true},
+	{Name: "consumer_priorities", Value: false},
+	{Name: "authentication_failure_close", Value: true},
+	{Name: "per_consumer_qos", Value: true},
+	{Name: "direct_reply_to", Value: false},
+}
+
+// credentials are kept until the virtual host is known.
+type credentials struct{ user, password string }
+
+// handshake brings the connection from its first byte to connection.open-ok.
+func (c *conn) handshake() error {
+	if err := c.protocolHeader(); err != nil {
+		return err
+	}
+	c.out.send(0, &wire.ConnectionStart{
+		VersionMinor: 9, Mechanisms: mechanisms, Locales: "en_US",
+		ServerProperties: wire.Table{
+			{Name: "capabilities", Value: capabilities},
+			{Name: "product", Value: "Trivium"},
+			{Name: "version", Value: c.srv.cfg.Version},
+			{Name: "platform", Value: "Go"},
+			{Name: "copyright", Value: "Apache License 2.0"},
+			{Name: "information", Value: "AMQP 0-9-1, MQTT and Kafka on one log"},
+		},
+	})
+	startOk, err := await[wire.ConnectionStartOk](c)
+	if err != nil {
+		return err
+	}
+	id, creds, err := c.login(startOk)
+	if err != nil {
+		return err
+	}
+	if err := c.tune(); err != nil {
+		return err
+	}
+	open, err := await[wire.ConnectionOpen](c)
+	if err != nil {
+		return err
+	}
+	return c.open(open, id, creds)
+}
+
+// protocolHeader reads the first eight bytes. Whoever speaks something else is
+// told what is spoken here (specification 4.2.2); that is no error to log,
+// because health checks do it.
+func (c *conn) protocolHeader() error {
+	got, err := c.frames.ReadRaw(len(wire.ProtocolHeader))
+	if err == nil && string(got) == wire.ProtocolHeader {
+		return nil
+	}
+	if len(got) > 0 && !errors.Is(err, os.ErrDeadlineExceeded) {
+		c.out.mu.Lock()
+		before := len(c.out.buf)
+		c.out.buf = append(c.out.buf, wire.ProtocolHeader...)
+		c.out.done(before)
+	}
+	return errors.Join(errSilent, errLostSync)
+}
+
+// await reads the next method, which must be an M.
+func await[M any, P interface {
+	*M
+	wire.Method
+}](c *conn) (P, error) {
+	want := P(new(M))
+	for {
+		fr, err := c.frames.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil, err
+		case err != nil:
+			return nil, c.readError(err)
+		case fr.Type == wire.FrameHeartbeat && fr.Channel == 0:
+			continue
+		case fr.Type != wire.FrameMethod:
+			return nil, faultf(wire.UnexpectedFrame, "expected method frame, got non method frame instead")
+		}
+		m, err := wire.ReadMethod(fr.Payload)
+		if err != nil {
+			return nil, asFault(err)
+		}
+		if _, ok := m.(*wire.ConnectionClose); ok && fr.Channel == 0 {
+			c.out.sendLast(0, &wire.ConnectionCloseOk{})
+			return nil, errClosed
+		}
+		got, ok := m.(P)
+		if !ok || fr.Channel != 0 {
+			return nil, &fault{code: wire.ChannelErrorCode, text: "expected '" + want.ID().String() + "'", id: m.ID()}
+		}
+		return got, nil
+	}
+}
+
+// login checks the client's credentials.
+func (c *conn) login(m *wire.ConnectionStartOk) (kernel.Identity, credentials, error) {
+	c.readClientProperties(m.ClientProperties)
+	creds, err := parseResponse(m.Mechanism, []byte(m.Response))
+	if err != nil {
+		return kernel.Identity{}, creds, err
+	}
+	id, err := c.srv.backend.Authenticate(kernel.DefaultTenant, creds.user, creds.password, c.nc.RemoteAddr())
+	if err != nil {
+		return id, creds, c.loginRefused(m.Mechanism, creds.user)
+	}
+	c.user = id.User
+	c.frames.SetFrameMax(c.srv.cfg.FrameMax)
+	return id, creds, nil
+}
+
+// readClientProperties takes what matters of them. Their own names and texts
+// are only shown.
+func (c *conn) readClientProperties(t wire.Table) {
+	if v, ok := t.Get("connection_name"); ok {
+		c.clientName, _ = v.(string)
+	}
+	v, _ := t.Get("capabilities")
+	caps, _ := v.(wire.Table)
+	flag := func(name string) bool {
+		v, _ := caps.Get(name)
+		set, _ := v.(bool)
+		return set
+	}
+	c.authClose = flag("authentication_failure_close")
+	c.cancelNote = flag("consumer_cancel_notify")
+}
+
+// parseResponse reads the SASL response of the mechanisms we speak.
+func parseResponse(mechanism string, response []byte) (credentials, error) {
+	switch mechanism {
+	case "PLAIN":
+		parts := bytes.Split(response, []byte{0})
+		if len(parts) != 3 {
+			return credentials{}, faultf(wire.SyntaxErrorCode, "response for mechanism PLAIN is malformed")
+		}
+		return credentials{user: string(parts[1]), password: string(parts[2])}, nil
+	case "AMQPLAIN":
+		t, err := wire.ReadTable(response)
+		login, _ := t.Get("LOGIN")
+		password, _ := t.Get("PASSWORD")
+		user, okUser := login.(string)
+		pass, okPass := password.(string)
+		if err != nil || !okUser || !okPass {
+			return credentials{}, faultf(wire.SyntaxErrorCode, "response for mechanism AMQPLAIN is malformed")
+		}
+		return credentials{user: user, password: pass}, nil
+	}
+	return credentials{}, faultf(wire.CommandInvalid, "unknown authentication mechanism '%s'", mechanism)
+}
+
+// loginRefused answers a failed login: with a reason only to clients that ask
+// for it, else, after a pause that makes guessing slow, not at all.
+func (c *conn) loginRefused(mechanism, user string) error {
+	c.log.Info().Str("user", user).Stringer("peer", c.nc.RemoteAddr()).Msg("AMQP login refused")
+	if c.authClose {
+		return faultf(wire.AccessRefused, "Login was refused using authentication mechanism %s. For details see the broker logfile.", mechanism)
+	}
+	c.nc.SetReadDeadline(time.Now().Add(c.srv.cfg.FailureDelay))
+	io.Copy(io.Discard, io.LimitReader(c.nc, preAuthFrameMax))
+	return errSilent
+}
+
+// tune agrees on limits.
+func (c *conn) tune() error {
+	cfg := &c.srv.cfg
+	c.out.send(0, &wire.ConnectionTune{
+		ChannelMax: uint16(cfg.ChannelMax), FrameMax: uint32(cfg.FrameMax), Heartbeat: uint16(cfg.Heartbeat / time.Second),
+	})
+	m, err := await[wire.ConnectionTuneOk](c)
+	if err != nil {
+		return err
+	}
+	if err := limit("channel_max", uint32(m.ChannelMax), 1, uint32(cfg.ChannelMax)); err != nil {
+		return err
+	}
+	if err := limit("frame_max", m.FrameMax, wire.MinFrameMax, uint32(cfg.FrameMax)); err != nil {
+		return err
+	}
+	c.channelMax, c.frameMax = int(m.ChannelMax), int(m.FrameMax)
+	c.frames.SetFrameMax(c.frameMax)
+	if beat := time.Duration(m.Heartbeat) * time.Second; beat > 0 {
+		c.out.setInterval(beat / 2)
+		c.patience = 2 * beat
+	}
+	return nil
+}
+
+func limit(name string, got, low, high uint32) error {
+	switch {
+	case got == 0:
+		return &fault{wire.NotAllowed, sprintf("negotiated %s = 0 (no limit) is higher than the maximum allowed value (%d)", name, high), wire.IDConnectionTuneOk}
+	case got > high:
+		return &fault{wire.NotAllowed, sprintf("negotiated %s = %d is higher than the maximum allowed value (%d)", name, got, high), wire.IDConnectionTuneOk}
+	case got < low:
+		return &fault{wire.NotAllowed, sprintf("negotiated %s = %d is lower than the minimum allowed value (%d)", name, got, low), wire.IDConnectionTuneOk}
+	}
+	return nil
+}
+
+// open enters the virtual host.
+func (c *conn) open(m *wire.ConnectionOpen, id kernel.Identity, creds credentials) error {
+	refuse := func(format string, args ...any) error {
+		return &fault{code: wire.NotAllowed, text: sprintf(format, args...), id: m.ID()}
+	}
+	if !c.srv.backend.HasTenant(m.VirtualHost) {
+		return refuse("vhost %s not found", m.VirtualHost)
+	}
+	if id.Tenant != m.VirtualHost {
+		var err error
+		id, err = c.srv.backend.Authenticate(m.VirtualHost, creds.user, creds.password, c.nc.RemoteAddr())
+		if err != nil {
+			return refuse("access to vhost '%s' refused for user '%s'", m.VirtualHost, creds.user)
+		}
+	}
+	c.vhost = m.VirtualHost
+	l, err := c.srv.backend.Connect(id, c.info(), c.end)
+	if err != nil {
+		return refuse("%v", err)
+	}
+	c.link, c.counters = l, l.Counters()
+	c.idle = c.patience
+	if c.idle == 0 {
+		c.out.mu.Lock()
+		if !c.closing {
+			c.nc.SetReadDeadline(time.Time{})
+		}
+		c.out.mu.Unlock()
+	}
+	c.out.send(0, &wire.ConnectionOpenOk{})
+	return nil
+}

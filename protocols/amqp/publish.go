@@ -1,0 +1,80 @@
+package amqp
+
+import (
+	"errors"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/protocols/amqp/wire"
+)
+
+// publish hands a complete message to the kernel. m, p and body may alias the
+// read buffer; the kernel copies what it keeps.
+func (ch *channel) publish(m *wire.BasicPublish, p *wire.Properties, body []byte) error {
+	rec := &ch.c.rec
+	if err := rec.build(m, p, body, ch.c.user); err != nil {
+		return ch.checkedFirst(m, err)
+	}
+	var seq uint64
+	if ch.confirms != nil {
+		seq = ch.confirms.begin()
+	}
+	rec.published(len(body))
+	matched, err := ch.pub.ToExchange(m.Exchange, m.RoutingKey, &rec.record, kernel.PublishOptions{Mandatory: m.Mandatory}, seq)
+	switch {
+	case err != nil:
+		return ch.publishFailed(seq, err)
+	case matched == 0 && m.Mandatory:
+		ch.returnMessage(m, p, body)
+		if ch.confirms != nil {
+			ch.confirms.settled(seq, acked)
+		}
+	}
+	return nil
+}
+
+// checkedFirst decides between two faults of one publish: a missing exchange
+// is found before a bad property.
+func (ch *channel) checkedFirst(m *wire.BasicPublish, err error) error {
+	if m.Exchange == kernel.ExchangeDefault {
+		return err
+	}
+	if _, missing := ch.c.link.Exchange(m.Exchange); missing != nil {
+		return ch.c.refused(missing)
+	}
+	return err
+}
+
+// publishFailed answers a publish that the kernel did not take. "Not now" and
+// "not known" are for the publisher to handle: a nack where it asked to be
+// told. Anything else is its mistake and closes the channel.
+func (ch *channel) publishFailed(seq uint64, err error) error {
+	switch kernel.CodeOf(err) {
+	case kernel.CodeUnavailable, kernel.CodeUnknown, kernel.CodeLimit, kernel.CodeInternal, kernel.CodeDropped:
+		if ch.confirms != nil {
+			ch.confirms.settled(seq, nacked)
+			return nil
+		}
+		if kernel.CodeOf(err) != kernel.CodeInternal {
+			return nil // nobody asked to be told
+		}
+	case kernel.CodeAccessRefused:
+		if e, ok := errors.AsType[*kernel.Error](err); ok && e.Object == "exchange" && e.Detail == "" {
+			return faultf(wire.AccessRefused, "cannot publish to internal exchange '%s' in vhost '%s'", e.Name, ch.c.vhost)
+		}
+	}
+	return ch.c.refused(err)
+}
+
+// returnMessage sends a mandatory message back to its publisher.
+func (ch *channel) returnMessage(m *wire.BasicPublish, p *wire.Properties, body []byte) {
+	o := ch.c.out
+	o.mu.Lock()
+	before := len(o.buf)
+	if !o.closing && !o.ended {
+		o.buf = wire.AppendMethod(o.buf, ch.id, &wire.BasicReturn{
+			ReplyCode: uint16(wire.NoRoute), ReplyText: wire.NoRoute.String(), Exchange: m.Exchange, RoutingKey: m.RoutingKey,
+		})
+		o.buf = wire.AppendContent(o.buf, ch.id, p, body, ch.c.frameMax)
+	}
+	o.done(before)
+}

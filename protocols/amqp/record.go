@@ -1,0 +1,292 @@
+package amqp
+
+import (
+	"bytes"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+	"unsafe"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/broker"
+	"github.com/trivium-mq/trivium/protocols/amqp/wire"
+)
+
+// Message properties map to record headers as docs/properties.md says.
+
+const (
+	headerCC          = "CC"
+	headerBCC         = "BCC"
+	headerTombstone   = "x-tombstone"
+	headerRetain      = "x-mqtt-retain"
+	headerCorrelation = "x-correlation-id"
+
+	deliveryTransient  = 1
+	deliveryPersistent = 2
+	replyToQueue       = "amq.rabbitmq.reply-to"
+
+	// maxTimestamp is the last second of the year 9999; timestamps beyond it
+	// are kept as properties, but order nothing.
+	maxTimestamp = 253402300799
+)
+
+// textProperties are the properties that are stored as they are, by flag.
+var textProperties = [...]struct {
+	flag uint16
+	name string
+	of   func(*wire.Properties) *[]byte
+}{
+	{wire.HasContentType, kernel.HeaderContentType, func(p *wire.Properties) *[]byte { return &p.ContentType }},
+	{wire.HasContentEncoding, kernel.HeaderContentEncoding, func(p *wire.Properties) *[]byte { return &p.ContentEncoding }},
+	{wire.HasCorrelationID, kernel.HeaderCorrelationID, func(p *wire.Properties) *[]byte { return &p.CorrelationID }},
+	{wire.HasReplyTo, kernel.HeaderReplyTo, func(p *wire.Properties) *[]byte { return &p.ReplyTo }},
+	{wire.HasMessageID, kernel.HeaderMessageID, func(p *wire.Properties) *[]byte { return &p.MessageID }},
+	{wire.HasType, kernel.HeaderType, func(p *wire.Properties) *[]byte { return &p.Type }},
+	{wire.HasUserID, kernel.HeaderUserID, func(p *wire.Properties) *[]byte { return &p.UserID }},
+	{wire.HasAppID, kernel.HeaderAppID, func(p *wire.Properties) *[]byte { return &p.AppID }},
+	{wire.HasClusterID, kernel.HeaderClusterID, func(p *wire.Properties) *[]byte { return &p.ClusterID }},
+}
+
+// taken reports whether a client's header cannot be stored under its own name,
+// because the name is that of a property.
+func taken(name string) bool {
+	switch name {
+	case kernel.HeaderContentType, kernel.HeaderContentEncoding, kernel.HeaderCorrelationID, kernel.HeaderReplyTo,
+		kernel.HeaderMessageID, kernel.HeaderTimestamp, kernel.HeaderPriority, kernel.HeaderType,
+		kernel.HeaderAppID, kernel.HeaderUserID, kernel.HeaderClusterID:
+		return true
+	}
+	return false
+}
+
+// builder makes records out of messages, in memory that it uses again. The
+// record aliases what it was built from.
+type builder struct {
+	record kernel.Record
+	text   []byte // decimal numbers and made-up names of the record's headers
+
+	in, inBytes uint64 // published since the last count
+}
+
+func (b *builder) published(size int) { b.in++; b.inBytes += uint64(size) }
+
+// count hands the counts on; once per batch, because the counters are shared.
+func (b *builder) count(to *broker.Counters) {
+	if b.in > 0 && to != nil {
+		to.In.Add(b.in)
+		to.InBytes.Add(b.inBytes)
+		b.in, b.inBytes = 0, 0
+	}
+}
+
+// alias is a string over bytes that the caller keeps unchanged for as long as
+// the string is used.
+func alias(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+
+// bytesOf is the bytes of a string, which must not be written to. They are
+// never nil.
+func bytesOf(s string) []byte {
+	if s == "" {
+		return []byte{}
+	}
+	return unsafe.Slice(unsafe.StringData(s), len(s))
+}
+
+func (b *builder) add(name string, value []byte) {
+	b.record.Headers = append(b.record.Headers, kernel.Header{Key: name, Value: value})
+}
+
+// number returns a decimal text. When text grows, texts given before stay in
+// the memory they are in.
+func (b *builder) number(n int64) []byte {
+	start := len(b.text)
+	b.text = strconv.AppendInt(b.text, n, 10)
+	return b.text[start:len(b.text):len(b.text)]
+}
+
+// build makes b.record out of a message.
+func (b *builder) build(m *wire.BasicPublish, p *wire.Properties, body []byte, user string) error {
+	b.text = b.text[:0]
+	b.record = kernel.Record{Key: bytesOf(m.RoutingKey), Value: body, Headers: b.record.Headers[:0]}
+	if body == nil {
+		b.record.Value = []byte{} // null would be a tombstone
+	}
+	b.add(kernel.HeaderExchange, bytesOf(m.Exchange))
+	if err := check(p, user); err != nil {
+		return err
+	}
+	switch {
+	case !p.Has(wire.HasDeliveryMode):
+		b.add(kernel.HeaderQoS, []byte{})
+	case p.DeliveryMode != deliveryPersistent:
+		b.add(kernel.HeaderQoS, bytesOf("0"))
+	}
+	for i := range textProperties {
+		if t := &textProperties[i]; p.Has(t.flag) {
+			b.add(t.name, *t.of(p))
+		}
+	}
+	if p.Has(wire.HasPriority) {
+		b.add(kernel.HeaderPriority, b.number(int64(p.Priority)))
+	}
+	b.timestamp(p)
+	if err := b.expiration(p); err != nil {
+		return err
+	}
+	if p.Has(wire.HasHeaders) {
+		return b.table(p.Headers, m.RoutingKey)
+	}
+	return nil
+}
+
+// check refuses properties that ask for what does not work or is not true.
+func check(p *wire.Properties, user string) error {
+	if p.Has(wire.HasUserID) && string(p.UserID) != user {
+		return faultf(wire.PreconditionFailed, "user_id property set to '%s' but authenticated user was '%s'", p.UserID, user)
+	}
+	if p.Has(wire.HasReplyTo) && string(p.ReplyTo) == replyToQueue {
+		return faultf(wire.PreconditionFailed, "fast reply consumer does not exist (direct reply-to is not supported yet)")
+	}
+	return nil
+}
+
+func (b *builder) timestamp(p *wire.Properties) {
+	if !p.Has(wire.HasTimestamp) {
+		b.record.Timestamp = time.Now().UnixMilli()
+		return
+	}
+	if p.Timestamp <= maxTimestamp {
+		b.record.Timestamp = int64(p.Timestamp) * 1000
+	} else {
+		b.record.Timestamp = time.Now().UnixMilli()
+	}
+	start := len(b.text)
+	b.text = strconv.AppendUint(b.text, p.Timestamp, 10)
+	b.add(kernel.HeaderTimestamp, b.text[start:len(b.text):len(b.text)])
+}
+
+// expiration turns the time to live into a time.
+func (b *builder) expiration(p *wire.Properties) error {
+	if !p.Has(wire.HasExpiration) {
+		return nil
+	}
+	ttl, err := strconv.ParseUint(alias(p.Expiration), 10, 32) // RabbitMQ's limit, 49 days
+	if err != nil {
+		return faultf(wire.PreconditionFailed, "invalid expiration '%s': it is a number of milliseconds below 2^32", strings.ToValidUTF8(string(p.Expiration), "?"))
+	}
+	b.add(kernel.HeaderExpiresAt, b.number(time.Now().UnixMilli()+int64(ttl)))
+	return nil
+}
+
+// table stores the header table: every value that has a text as a header, and
+// the table itself when the headers alone would not bring it back.
+func (b *builder) table(content []byte, routingKey string) error {
+	exact, stripped := len(content) == 0, false
+	for w := wire.WalkTable(content); w.Next(); {
+		name := alias(w.Name)
+		switch {
+		case strings.HasPrefix(name, kernel.HeaderReserved):
+			stripped = true
+			continue
+		case name == headerCC || name == headerBCC:
+			return faultf(wire.PreconditionFailed, "sender-selected distribution (header '%s') is not supported yet", name)
+		case name == kernel.HeaderKey && w.Tag == 'S':
+			b.record.Key = w.Value
+			exact = true
+			continue
+		}
+		text, ok, plain := b.valueText(w.Tag, w.Value)
+		exact = exact || !plain
+		if ok {
+			b.add(b.storedName(name), text)
+		}
+	}
+	if string(b.record.Key) != routingKey {
+		b.add(kernel.HeaderRoute, bytesOf(routingKey))
+	}
+	if exact {
+		if stripped {
+			content = withoutReserved(content)
+		}
+		b.add(kernel.HeaderTable, content)
+	}
+	return nil
+}
+
+// storedName is the header name under which a client's header is stored.
+func (b *builder) storedName(name string) string {
+	if !taken(name) {
+		return name
+	}
+	start := len(b.text)
+	b.text = append(append(b.text, kernel.HeaderUser...), name...)
+	return alias(b.text[start:len(b.text):len(b.text)])
+}
+
+// valueText is the text of a table value, if it has one, and whether the text
+// says everything about it.
+func (b *builder) valueText(tag byte, v []byte) (text []byte, ok, plain bool) {
+	switch tag {
+	case 'S':
+		valid := utf8.Valid(v)
+		return v, valid, valid
+	case 'V':
+		return nil, true, true
+	case 't':
+		if v[0] != 0 {
+			return bytesOf("true"), true, false
+		}
+		return bytesOf("false"), true, false
+	case 'x', 'A', 'F':
+		return nil, false, false
+	}
+	start := len(b.text)
+	b.text = appendNumber(b.text, tag, v)
+	return b.text[start:len(b.text):len(b.text)], true, false
+}
+
+// appendNumber appends the decimal text of a numeric table value.
+func appendNumber(dst []byte, tag byte, v []byte) []byte {
+	var u uint64
+	for _, octet := range v {
+		u = u<<8 | uint64(octet)
+	}
+	switch tag {
+	case 'b':
+		return strconv.AppendInt(dst, int64(int8(u)), 10)
+	case 's':
+		return strconv.AppendInt(dst, int64(int16(u)), 10)
+	case 'I':
+		return strconv.AppendInt(dst, int64(int32(u)), 10)
+	case 'l', 'L':
+		return strconv.AppendInt(dst, int64(u), 10)
+	case 'f':
+		return strconv.AppendFloat(dst, float64(math.Float32frombits(uint32(u))), 'g', -1, 32)
+	case 'd':
+		return strconv.AppendFloat(dst, math.Float64frombits(u), 'g', -1, 64)
+	case 'D':
+		scale, value := int(v[0]), int64(int32(u))
+		dst = strconv.AppendInt(dst, value, 10)
+		if scale > 0 {
+			dst = strconv.AppendInt(append(dst, "e-"...), int64(scale), 10)
+		}
+		return dst
+	}
+	return strconv.AppendUint(dst, u, 10)
+}
+
+// withoutReserved copies a table but for the names clients cannot set.
+func withoutReserved(content []byte) []byte {
+	var out []byte
+	rest := content
+	for w := wire.WalkTable(content); w.Next(); {
+		entry := rest[:len(rest)-len(w.Rest())]
+		rest = w.Rest()
+		if !bytes.HasPrefix(w.Name, bytesOf(kernel.HeaderReserved)) {
+			out = append(out, entry...)
+		}
+	}
+	return out
+}
