@@ -1,0 +1,101 @@
+package kafka
+
+import (
+	"math"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// ListOffsets, versions 0-10.
+//
+// v0: a list of at most MaxNumOffsets offsets instead of one offset and time
+// v1: one offset and the timestamp of its record
+// v2: isolation level; without transactions both levels read the same
+// v4: leader epochs (KIP-320)
+// v7: -3, the record with the highest timestamp (KIP-734)
+// v8: -4, the first offset on local disk (KIP-405): the first offset
+// v9: -5, the last offset in remote storage (KIP-1005): there is none
+// v10: timeout, ignored: nothing here waits
+//
+// Special timestamps of later versions get UNSUPPORTED_VERSION.
+
+const (
+	timeLatest        = -1
+	timeEarliest      = -2
+	timeMax           = -3
+	timeEarliestLocal = -4
+	timeLatestTiered  = -5
+)
+
+func (c *conn) handleListOffsets(req *kmsg.ListOffsetsRequest, resp *kmsg.ListOffsetsResponse) {
+	for _, qt := range req.Topics {
+		rt := kmsg.NewListOffsetsResponseTopic()
+		rt.Topic = qt.Topic
+		for i := range qt.Partitions {
+			rt.Partitions = append(rt.Partitions, c.listOffset(req.Version, qt.Topic, &qt.Partitions[i]))
+		}
+		resp.Topics = append(resp.Topics, rt)
+	}
+}
+
+func (c *conn) listOffset(version int16, topic string, q *kmsg.ListOffsetsRequestTopicPartition) kmsg.ListOffsetsResponseTopicPartition {
+	out := kmsg.NewListOffsetsResponseTopicPartition()
+	out.Partition, out.Offset, out.Timestamp = q.Partition, -1, -1
+	p, code := c.partition(topic, q.Partition, q.CurrentLeaderEpoch)
+	if code != 0 {
+		out.ErrorCode = code
+		return out
+	}
+	out.Offset, out.Timestamp, out.ErrorCode = offsetAt(p, version, q.Timestamp)
+	if out.Offset >= 0 {
+		out.LeaderEpoch = leaderEpoch
+		if version == 0 && q.MaxNumOffsets > 0 {
+			out.OldStyleOffsets = []int64{out.Offset}
+		}
+	}
+	return out
+}
+
+// offsetAt returns the offset that a request's timestamp means, with the
+// record's timestamp where it means a record; -1 is none.
+func offsetAt(p partition, version int16, ts int64) (offset, timestamp int64, code int16) {
+	start, end := p.Bounds()
+	switch {
+	case ts == timeLatest:
+		return end, -1, 0
+	case ts == timeEarliest, ts == timeEarliestLocal && version >= 8:
+		return start, -1, 0
+	case ts == timeMax && version >= 7:
+		offset, timestamp = maxTimestamp(p)
+		return offset, timestamp, 0
+	case ts == timeLatestTiered && version >= 9:
+		return -1, -1, 0
+	case ts < 0:
+		return -1, -1, kerr.UnsupportedVersion.Code
+	}
+	offset, timestamp, ok := p.TimeOffset(ts)
+	if !ok {
+		return -1, -1, 0
+	}
+	return offset, timestamp, 0
+}
+
+// maxTimestamp finds the first record with the highest timestamp by halving
+// the range of times, of which each answer may skip more.
+func maxTimestamp(p partition) (offset, timestamp int64) {
+	offset, timestamp, ok := p.TimeOffset(0)
+	if !ok {
+		return -1, -1
+	}
+	for none := int64(math.MaxInt64); timestamp+1 < none; {
+		ts := timestamp + (none-timestamp)/2
+		o, t, ok := p.TimeOffset(ts)
+		if ok {
+			offset, timestamp = o, max(t, ts)
+		} else {
+			none = ts
+		}
+	}
+	return offset, timestamp
+}

@@ -1,0 +1,131 @@
+package kafka
+
+import (
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/broker"
+)
+
+// Metadata, versions 0-13.
+//
+// v0: an empty list of topics asks for all; from v1 null does, empty is none
+// v4: whether to create missing topics; before, a request always asks for it
+// v7: leader epoch, constant while this node leads alone
+// v8-10: authorized operations, not computed: answered as not requested
+// v10: topic ids; v12: topics may be asked for by id alone
+// v13: top level error code, 0
+//
+// A created topic has its leader when it is answered, so clients never see
+// LEADER_NOT_AVAILABLE. Topics that Kafka clients cannot see (memory queues,
+// filters, names too long) do not exist here.
+
+// leaderEpoch is stamped on everything that carries an epoch. It must not go
+// down, and must be what batches in fetch answers carry.
+const leaderEpoch = 0
+
+func (c *conn) handleMetadata(req *kmsg.MetadataRequest, resp *kmsg.MetadataResponse) {
+	host, port := c.srv.advertised(c.net)
+	b := kmsg.NewMetadataResponseBroker()
+	b.NodeID, b.Host, b.Port = c.srv.cfg.NodeID, host, port
+	resp.Brokers = append(resp.Brokers, b)
+	resp.ClusterID, resp.ControllerID = &c.srv.cfg.ClusterID, c.srv.cfg.NodeID
+
+	if req.Topics == nil || req.Version == 0 && len(req.Topics) == 0 {
+		for _, t := range c.client.Topics() {
+			if name, ok := visible(t); ok {
+				resp.Topics = append(resp.Topics, c.describeTopic(t, name))
+			}
+		}
+		return
+	}
+	create := (req.Version < 4 || req.AllowAutoTopicCreation) && !c.srv.cfg.NoAutoCreate
+	for i := range req.Topics {
+		resp.Topics = append(resp.Topics, c.topicMetadata(&req.Topics[i], create))
+	}
+}
+
+// topicMetadata answers for one topic asked for by name or id.
+func (c *conn) topicMetadata(q *kmsg.MetadataRequestTopic, create bool) kmsg.MetadataResponseTopic {
+	if q.Topic == nil {
+		if t, ok := c.client.TopicByID(q.TopicID); ok {
+			if name, ok := visible(t); ok {
+				return c.describeTopic(t, name)
+			}
+		}
+		unknown := kmsg.NewMetadataResponseTopic()
+		unknown.TopicID, unknown.ErrorCode = q.TopicID, kerr.UnknownTopicID.Code
+		return unknown
+	}
+	t, code := c.topic(*q.Topic)
+	if code == kerr.UnknownTopicOrPartition.Code && create {
+		t, code = c.createTopic(*q.Topic)
+	}
+	if code != 0 {
+		failed := kmsg.NewMetadataResponseTopic()
+		failed.Topic, failed.ErrorCode = q.Topic, code
+		return failed
+	}
+	return c.describeTopic(t, *q.Topic)
+}
+
+// describeTopic describes t under the name that the client knows.
+func (c *conn) describeTopic(t *kernel.Topic, name string) kmsg.MetadataResponseTopic {
+	out := kmsg.NewMetadataResponseTopic()
+	out.Topic, out.TopicID = &name, t.ID
+	nodes := []int32{c.srv.cfg.NodeID}
+	out.Partitions = make([]kmsg.MetadataResponseTopicPartition, t.Partitions)
+	for i := range out.Partitions {
+		p := &out.Partitions[i]
+		p.Default()
+		p.Partition, p.Leader, p.LeaderEpoch = int32(i), c.srv.cfg.NodeID, leaderEpoch
+		p.Replicas, p.ISR = nodes, nodes
+	}
+	return out
+}
+
+// topic finds a visible topic by the name a client uses; code says why not.
+func (c *conn) topic(k string) (t *kernel.Topic, code int16) {
+	name, _, ok := topicName(k)
+	if !ok {
+		return nil, kerr.InvalidTopicException.Code
+	}
+	t, ok = c.client.Topic(name)
+	if ok {
+		_, ok = visible(t)
+	}
+	if !ok {
+		return nil, kerr.UnknownTopicOrPartition.Code
+	}
+	return t, 0
+}
+
+// topicByIDOrName finds the topic of a request that names topics by id (byID)
+// or by name.
+func (c *conn) topicByIDOrName(byID bool, id kernel.TopicID, k string) (t *kernel.Topic, code int16) {
+	if !byID {
+		return c.topic(k)
+	}
+	if t, ok := c.client.TopicByID(id); ok {
+		if _, ok := visible(t); ok {
+			return t, 0
+		}
+	}
+	return nil, kerr.UnknownTopicID.Code
+}
+
+// createTopic creates a topic on demand, with what Kafka-made topics have.
+func (c *conn) createTopic(k string) (*kernel.Topic, int16) {
+	name, canonical, ok := topicName(k)
+	if !ok || !canonical {
+		return nil, kerr.InvalidTopicException.Code
+	}
+	t, err := c.client.CreateTopic(c.ctx, broker.TopicSpec{
+		Name: name, Partitions: c.srv.cfg.Partitions, Retention: kernel.RetainWeek,
+	})
+	if err != nil && kernel.CodeOf(err) == kernel.CodeExists {
+		return c.topic(k) // made by somebody else meanwhile, or not for Kafka clients
+	}
+	return t, topicCode(err)
+}

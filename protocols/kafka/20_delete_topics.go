@@ -1,0 +1,40 @@
+package kafka
+
+import (
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// DeleteTopics, versions 0-6.
+//
+// v5: error text
+// v6: topics by name or id (KIP-516)
+//
+// The answer comes after the deletion is on disk. A topic whose queue or
+// subscription still owes messages to its consumers is not deleted:
+// POLICY_VIOLATION.
+
+func (c *conn) handleDeleteTopics(req *kmsg.DeleteTopicsRequest, resp *kmsg.DeleteTopicsResponse) {
+	topics := req.Topics
+	if req.Version < 6 {
+		topics = make([]kmsg.DeleteTopicsRequestTopic, len(req.TopicNames))
+		for i := range req.TopicNames {
+			topics[i].Topic = &req.TopicNames[i]
+		}
+	}
+	for i := range topics {
+		q := &topics[i]
+		out := kmsg.NewDeleteTopicsResponseTopic()
+		out.Topic, out.TopicID = q.Topic, q.TopicID
+		t, code := c.topicByIDOrName(q.Topic == nil, q.TopicID, value(q.Topic))
+		if code == 0 {
+			err := c.client.DeleteTopic(c.ctx, t.Name)
+			code, out.ErrorMessage = topicCode(err), message(err)
+			out.TopicID = t.ID
+			if name, ok := visible(t); ok && q.Topic == nil {
+				out.Topic = &name
+			}
+		}
+		out.ErrorCode = code
+		resp.Topics = append(resp.Topics, out)
+	}
+}

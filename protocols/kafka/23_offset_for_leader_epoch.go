@@ -1,0 +1,62 @@
+package kafka
+
+import (
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// OffsetForLeaderEpoch, versions 2-4.
+//
+// v2: the client's view of the current leader epoch (KIP-320)
+// v3: replica id, ignored
+//
+// The log of this node is never truncated below what was acknowledged, and all
+// of it is of the one leader epoch: an epoch ends where the log ends.
+
+func (c *conn) handleOffsetForLeaderEpoch(req *kmsg.OffsetForLeaderEpochRequest, resp *kmsg.OffsetForLeaderEpochResponse) {
+	for _, qt := range req.Topics {
+		rt := kmsg.NewOffsetForLeaderEpochResponseTopic()
+		rt.Topic = qt.Topic
+		for _, qp := range qt.Partitions {
+			rp := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
+			rp.Partition = qp.Partition
+			p, code := c.partition(qt.Topic, qp.Partition, qp.CurrentLeaderEpoch)
+			rp.ErrorCode = code
+			if code == 0 && qp.LeaderEpoch >= 0 && qp.LeaderEpoch <= leaderEpoch {
+				_, rp.EndOffset = p.Bounds()
+				rp.LeaderEpoch = leaderEpoch
+			}
+			rt.Partitions = append(rt.Partitions, rp)
+		}
+		resp.Topics = append(resp.Topics, rt)
+	}
+}
+
+// partition opens a partition for a client that believes epoch to be its
+// leader's; -1 = it does not say.
+func (c *conn) partition(topic string, index, epoch int32) (partition, int16) {
+	t, code := c.topic(topic)
+	if code != 0 {
+		return nil, code
+	}
+	if code := checkEpoch(epoch); code != 0 {
+		return nil, code
+	}
+	p, err := c.client.Partition(t, index)
+	if err != nil {
+		return nil, topicCode(err)
+	}
+	return p, 0
+}
+
+// checkEpoch compares a client's view of the leader epoch with ours (KIP-320).
+func checkEpoch(epoch int32) int16 {
+	switch {
+	case epoch > leaderEpoch:
+		return kerr.UnknownLeaderEpoch.Code
+	case epoch >= 0 && epoch < leaderEpoch:
+		return kerr.FencedLeaderEpoch.Code
+	default:
+		return 0
+	}
+}

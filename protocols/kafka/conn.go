@@ -1,0 +1,253 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/trivium-mq/trivium/kernel"
+)
+
+// Time limits of a connection.
+const (
+	// loginTimeout is how long a peer may take for its first request that is
+	// allowed to do something.
+	loginTimeout = 30 * time.Second
+	// idleTimeout is Kafka's connections.max.idle.ms.
+	idleTimeout = 10 * time.Minute
+	// chunkTimeout is how long each doubling of a frame may take to arrive.
+	chunkTimeout = time.Minute
+)
+
+// errStopping ends connections when the server stops.
+var errStopping = errors.New("kafka: server is stopping")
+
+// conn is one client connection. Its fields belong to the reader's goroutine,
+// except where a comment says otherwise.
+type conn struct {
+	srv     *Server
+	net     net.Conn
+	log     zerolog.Logger
+	ctx     context.Context // done when the connection ends; for all goroutines
+	end     context.CancelCauseFunc
+	drain   context.Context // done when long polls should be answered; for all
+	frames  frameReader
+	pending chan *reply
+	auth    login
+	client  client // set once authenticated; safe for concurrent use
+	produce producer
+	// clientID is what the peer calls itself, from its latest request.
+	clientID string
+}
+
+// serve runs one connection to its end.
+func (s *Server) serve(nc net.Conn) {
+	ctx, end := context.WithCancelCause(s.ctx)
+	defer end(nil)
+	c := &conn{
+		srv: s, net: nc, ctx: ctx, end: end, drain: s.drain, pending: make(chan *reply, maxPending),
+		log: s.cfg.Log.With().Stringer("peer", nc.RemoteAddr()).Logger(),
+	}
+	c.produce.init(c)
+	c.frames = frameReader{src: nc, arriving: func() { c.deadline(chunkTimeout) }}
+	stop := context.AfterFunc(s.drain, func() { _ = nc.SetReadDeadline(time.Unix(1, 0)) }) // wakes the reader
+	defer stop()
+	abort := context.AfterFunc(ctx, func() { _ = nc.Close() }) // wakes reader and writer
+	defer abort()
+
+	w := &writer{conn: nc, pending: c.pending}
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		if err := w.run(ctx); err != nil {
+			end(err)
+		}
+	}()
+	err := c.read()
+	close(c.pending)
+	if !errors.Is(err, errStopping) {
+		end(err) // nobody is there to read what is still pending
+	}
+	<-written
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	c.produce.close()
+	if c.client != nil {
+		c.client.Close()
+	}
+	c.report(err)
+}
+
+// report logs why a connection ended, loudly only where a peer broke the rules.
+func (c *conn) report(err error) {
+	switch {
+	case errors.Is(err, errFrame):
+		c.log.Warn().Err(err).Str("client", c.clientID).Msg("kafka connection closed")
+	default:
+		c.log.Debug().Err(err).Str("client", c.clientID).Msg("kafka connection closed")
+	}
+}
+
+// read decodes and handles requests until the connection ends; the error says
+// why.
+func (c *conn) read() error {
+	started := time.Now()
+	for {
+		if c.drain.Err() != nil {
+			return errStopping
+		}
+		size, err := c.awaitFrame(started)
+		if err != nil {
+			return err
+		}
+		held := int64(0)
+		if size > keptFrame {
+			held = int64(size)
+			if err := c.srv.memory.Acquire(c.ctx, held); err != nil {
+				return fmt.Errorf("wait for request memory: %w", err)
+			}
+		}
+		frame, err := c.frames.body(size)
+		if err == nil {
+			err = c.handle(frame)
+		}
+		c.srv.memory.Release(held)
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// awaitFrame waits for the next frame's size. A connection that waits for an
+// answer is not idle.
+func (c *conn) awaitFrame(started time.Time) (int, error) {
+	for {
+		limit := maxFrame
+		if c.client == nil {
+			limit = maxEarlyFrame
+			if err := c.net.SetReadDeadline(started.Add(loginTimeout)); err != nil {
+				return 0, err
+			}
+		} else {
+			c.deadline(idleTimeout)
+		}
+		size, err := c.frames.next(limit)
+		switch {
+		case err == nil:
+			return size, nil
+		case c.drain.Err() != nil:
+			return 0, errStopping
+		case errors.Is(err, os.ErrDeadlineExceeded) && c.client != nil && len(c.pending) > 0:
+			continue // no byte of a frame was lost: the size is read at once or not at all
+		case errors.Is(err, io.EOF):
+			return 0, io.EOF
+		default:
+			return 0, err
+		}
+	}
+}
+
+// deadline sets the read deadline, unless the server is stopping.
+func (c *conn) deadline(d time.Duration) {
+	_ = c.net.SetReadDeadline(time.Now().Add(d)) // fails only when closed: the read will say so
+	if c.drain.Err() != nil {
+		_ = c.net.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// queue takes the next place in the order of answers, waiting while too many
+// are pending.
+func (c *conn) queue(correlation int32) (*reply, error) {
+	r := newReply(correlation)
+	select {
+	case c.pending <- r:
+		return r, nil
+	case <-c.ctx.Done():
+		return nil, context.Cause(c.ctx)
+	}
+}
+
+// handle runs the handler of one request. An error closes the connection.
+func (c *conn) handle(frame []byte) error {
+	if c.auth.bare {
+		return c.bareSASL(frame)
+	}
+	h, rest, err := parseHeader(frame)
+	if err != nil {
+		return err
+	}
+	c.clientID = h.clientID
+	a, known := apis[h.key]
+	if h.key == keyApiVersions && h.version > a.max {
+		return c.unsupportedApiVersions(h)
+	}
+	if !known || h.version < a.min || h.version > a.max {
+		return fmt.Errorf("%w: %s version %d is not served", errFrame, apiName(h.key), h.version)
+	}
+	if h.key != keyProduce && len(frame) > maxPlainFrame {
+		return fmt.Errorf("%w: %s of %d bytes, the limit is %d", errFrame, apiName(h.key), len(frame), maxPlainFrame)
+	}
+	if err := c.admit(h.key); err != nil {
+		return err
+	}
+	req := kmsg.RequestForKey(h.key)
+	req.SetVersion(h.version)
+	if req.IsFlexible() {
+		if rest, err = skipTags(rest); err != nil {
+			return err
+		}
+	}
+	if err := req.ReadFrom(rest); err != nil {
+		return fmt.Errorf("%w: %s version %d: %w", errFrame, apiName(h.key), h.version, err)
+	}
+	r, err := c.queue(h.correlation)
+	if err != nil {
+		return err
+	}
+	a.handle(c, req, r)
+	return nil
+}
+
+func apiName(key int16) string {
+	if name := kmsg.NameForKey(key); name != "" && !strings.Contains(name, "Unknown") {
+		return name
+	}
+	return fmt.Sprintf("API key %d", key)
+}
+
+// admit makes sure that the peer may send requests of this kind: anonymous
+// access is granted, if the broker does, with the first one that needs it.
+func (c *conn) admit(key int16) error {
+	if c.client != nil || key == keyApiVersions || key == keySASLHandshake || key == keySASLAuthenticate {
+		return nil
+	}
+	id, err := c.srv.node.Anonymous("", c.net.RemoteAddr())
+	if err != nil {
+		return fmt.Errorf("anonymous access: %w", err)
+	}
+	return c.login(id)
+}
+
+// login connects an authenticated peer to the broker.
+func (c *conn) login(id kernel.Identity) error {
+	info := kernel.ConnectionInfo{
+		Protocol: "kafka", ClientID: c.clientID, Remote: c.net.RemoteAddr(), Local: c.net.LocalAddr(),
+		Name: fmt.Sprintf("%s -> %s", c.net.RemoteAddr(), c.net.LocalAddr()),
+	}
+	client, err := c.srv.node.Connect(id, info, func(reason error) { c.end(reason) })
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	c.client = client
+	c.produce.to = client.Publisher(&c.produce)
+	return nil
+}

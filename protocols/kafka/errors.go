@@ -1,0 +1,86 @@
+package kafka
+
+import (
+	"errors"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/storage/record"
+)
+
+// codes is the one table from the kernel's refusals to Kafka's error codes
+// (Kafka protocol guide, "Error Codes"). The code depends on what the request
+// acts on, where Kafka has several for one meaning.
+var codes = map[kernel.Code]struct{ topic, group *kerr.Error }{
+	kernel.CodeInternal:       {kerr.UnknownServerError, kerr.UnknownServerError},
+	kernel.CodeNotFound:       {kerr.UnknownTopicOrPartition, kerr.GroupIDNotFound},
+	kernel.CodeExists:         {kerr.TopicAlreadyExists, kerr.InvalidRequest},
+	kernel.CodeAccessRefused:  {kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed},
+	kernel.CodeLocked:         {kerr.TopicAuthorizationFailed, kerr.GroupAuthorizationFailed},
+	kernel.CodePrecondition:   {kerr.PolicyViolation, kerr.NonEmptyGroup},
+	kernel.CodeInvalidName:    {kerr.InvalidTopicException, kerr.InvalidGroupID},
+	kernel.CodeInvalid:        {kerr.InvalidRequest, kerr.InvalidRequest},
+	kernel.CodeNotAllowed:     {kerr.PolicyViolation, kerr.PolicyViolation},
+	kernel.CodeNotImplemented: {kerr.UnsupportedVersion, kerr.UnsupportedVersion},
+	kernel.CodeTooLarge:       {kerr.MessageTooLarge, kerr.OffsetMetadataTooLarge},
+	kernel.CodeCorrupt:        {kerr.CorruptMessage, kerr.UnknownServerError},
+	kernel.CodeLimit:          {kerr.PolicyViolation, kerr.GroupMaxSizeReached},
+	kernel.CodeUnavailable:    {kerr.NotLeaderForPartition, kerr.CoordinatorNotAvailable},
+	kernel.CodeUnknown:        {kerr.NotEnoughReplicasAfterAppend, kerr.CoordinatorNotAvailable},
+	kernel.CodeOutOfRange:     {kerr.OffsetOutOfRange, kerr.OffsetOutOfRange},
+	kernel.CodeSequenceGap:    {kerr.OutOfOrderSequenceNumber, kerr.UnknownServerError},
+	kernel.CodeFenced:         {kerr.InvalidProducerEpoch, kerr.FencedInstanceID},
+	kernel.CodeDropped:        {kerr.UnknownTopicOrPartition, kerr.GroupIDNotFound},
+}
+
+// topicCode is the code of an error about a topic or partition.
+func topicCode(err error) int16 {
+	if err == nil {
+		return 0
+	}
+	return codes[kernel.CodeOf(err)].topic.Code
+}
+
+// groupCode is the code of an error about a consumer group.
+func groupCode(err error) int16 {
+	if err == nil {
+		return 0
+	}
+	return codes[kernel.CodeOf(err)].group.Code
+}
+
+// batchCode is the code of a batch that failed its checks.
+func batchCode(err error) int16 {
+	switch {
+	case errors.Is(err, record.ErrCorrupt):
+		return kerr.CorruptMessage.Code
+	case errors.Is(err, record.ErrMagic):
+		return kerr.UnsupportedForMessageFormat.Code
+	case errors.Is(err, record.ErrTooLarge):
+		return kerr.MessageTooLarge.Code
+	default:
+		return kerr.InvalidRecord.Code
+	}
+}
+
+// fetchCode is topicCode, narrowed to the codes that consumers expect in a
+// fetch answer: Java's FetchCollector fails on any other.
+func fetchCode(err error) int16 {
+	switch kernel.CodeOf(err) {
+	case kernel.CodeNotFound, kernel.CodeDropped, kernel.CodeUnavailable, kernel.CodeOutOfRange,
+		kernel.CodeAccessRefused, kernel.CodeLocked, kernel.CodeCorrupt:
+		return topicCode(err)
+	default:
+		return kerr.UnknownServerError.Code
+	}
+}
+
+// message returns err's text for the answers that have a field for it.
+func message(err error) *string {
+	if err == nil {
+		return nil
+	}
+	text := err.Error()
+	return &text
+}

@@ -1,0 +1,159 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/trivium-mq/trivium/kernel/broker"
+	"github.com/trivium-mq/trivium/protocols/kafka/group"
+	"github.com/trivium-mq/trivium/protocols/listener"
+	"github.com/trivium-mq/trivium/storage/record"
+)
+
+// Config is what a Server is made with. Zero fields have the defaults named.
+type Config struct {
+	// NodeID is this broker's id in metadata.
+	NodeID int32
+	// ClusterID names the cluster in metadata.
+	ClusterID string
+	// Advertise is the HOST:PORT that clients are told to connect to; empty is
+	// the address that each client connected to.
+	Advertise string
+	// NoAutoCreate turns off the creation of topics by Metadata requests that
+	// ask for it.
+	NoAutoCreate bool
+	// Partitions is how many partitions such topics, and those created with a
+	// count of -1, have; 0 is 1.
+	Partitions int32
+	// MaxBatchBytes is the largest batch accepted; 0 is 1048588, Kafka's
+	// max.message.bytes.
+	MaxBatchBytes int
+	// MaxFetchBytes is the most one fetch answers, whatever it asks for; 0 is
+	// 8 MiB. One batch goes out even if it is larger.
+	MaxFetchBytes int
+	// RequestMemory is how many bytes of requests over 1 MiB may be held at one
+	// time; 0 is 256 MiB, and the least is one request of the largest size.
+	RequestMemory int64
+	// Groups bounds the consumer groups.
+	Groups group.Limits
+	Log    zerolog.Logger
+}
+
+func (cfg *Config) defaults() {
+	if cfg.Partitions <= 0 {
+		cfg.Partitions = 1
+	}
+	if cfg.MaxBatchBytes <= 0 {
+		cfg.MaxBatchBytes = 1048588
+	}
+	if cfg.MaxFetchBytes <= 0 {
+		cfg.MaxFetchBytes = 8 << 20
+	}
+	if cfg.RequestMemory <= 0 {
+		cfg.RequestMemory = 256 << 20
+	}
+	cfg.RequestMemory = max(cfg.RequestMemory, maxFrame)
+}
+
+// Server serves Kafka clients. Safe for concurrent use.
+type Server struct {
+	cfg     Config
+	node    node
+	host    string // advertised; empty = the address each client connected to
+	port    int32
+	groups  *group.Coordinator
+	memory  *semaphore.Weighted // bytes of large requests held
+	inflate chan struct{}       // one place per batch being decompressed
+	codecs  record.Decompressor
+	buffers bufferPool
+	conns   listener.Group
+	ctx     context.Context // done when connections are cut
+	cut     context.CancelFunc
+	drain   context.Context // done when connections should finish
+	finish  context.CancelFunc
+}
+
+// NewServer returns a server on b. It fails when cfg.Advertise is not an
+// address that clients could connect to.
+func NewServer(b *broker.Broker, cfg Config) (*Server, error) { return newServer(brokerNode{b}, cfg) }
+
+func newServer(n node, cfg Config) (*Server, error) {
+	cfg.defaults()
+	s := &Server{cfg: cfg, node: n, inflate: make(chan struct{}, runtime.GOMAXPROCS(0))}
+	if cfg.Advertise != "" {
+		var err error
+		if s.host, s.port, err = parseAdvertise(cfg.Advertise); err != nil {
+			return nil, err
+		}
+	}
+	s.memory = semaphore.NewWeighted(cfg.RequestMemory)
+	s.ctx, s.cut = context.WithCancel(context.Background())
+	s.drain, s.finish = context.WithCancel(context.Background())
+	s.groups = group.NewCoordinator(cfg.Groups)
+	return s, nil
+}
+
+// parseAdvertise checks an address to advertise: a wildcard reaches nobody.
+func parseAdvertise(addr string) (host string, port int32, err error) {
+	host, p, err := net.SplitHostPort(addr)
+	if err != nil {
+		return "", 0, fmt.Errorf("kafka advertise %q: %w", addr, err)
+	}
+	n, err := strconv.ParseUint(p, 10, 16)
+	if err != nil || n == 0 {
+		return "", 0, fmt.Errorf("kafka advertise %q: port must be 1 to 65535", addr)
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		return "", 0, fmt.Errorf("kafka advertise %q: a wildcard address cannot be advertised", addr)
+	}
+	return host, int32(n), nil
+}
+
+// Serve serves connections from l until Shutdown, then returns nil; else it
+// returns why accepting ended. It may be called for several listeners.
+func (s *Server) Serve(l net.Listener) error {
+	if err := s.conns.Serve(l, s.serve); err != nil {
+		return fmt.Errorf("kafka listener %s: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+// Shutdown stops accepting and reading, answers what is under way, and waits
+// for every connection to end; when ctx is done first they are cut and its
+// error is returned. Nothing of the server runs afterwards.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.finish()
+	s.groups.Close() // answers the members that wait in a rebalance
+	stop := context.AfterFunc(ctx, s.cut)
+	err := s.conns.Shutdown(ctx)
+	stop()
+	s.cut()
+	if err != nil && errors.Is(err, ctx.Err()) {
+		return fmt.Errorf("kafka shutdown: connections cut: %w", err)
+	}
+	return err
+}
+
+// advertised returns the address that the client of nc should connect to.
+func (s *Server) advertised(nc net.Conn) (host string, port int32) {
+	if s.host != "" {
+		return s.host, s.port
+	}
+	host, p, err := net.SplitHostPort(nc.LocalAddr().String())
+	if err != nil {
+		return nc.LocalAddr().String(), 0 // not TCP: no client will ask
+	}
+	n, _ := strconv.ParseUint(p, 10, 16) // a local address has a valid port
+	return host, int32(n)
+}
+
+// failureDelay slows down guessing of passwords.
+const failureDelay = time.Second
