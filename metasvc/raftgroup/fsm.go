@@ -16,7 +16,7 @@ import (
 // fsm is what the Raft library knows of the machine.
 type fsm struct {
 	machine  Machine
-	restored chan<- uint64 // index of a checkpoint that was installed; cap 1
+	restored chan<- struct{} // a checkpoint was installed; cap 1
 
 	applied   atomic.Uint64 // everything up to it is in the machine
 	entries   []Entry       // reused
@@ -90,7 +90,7 @@ func (f *fsm) Restore(r io.ReadCloser) error {
 	}
 	f.begin(stream.meta)
 	select {
-	case f.restored <- stream.meta.Index:
+	case f.restored <- struct{}{}:
 	default: // one is waiting already
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -32,7 +31,7 @@ type Group struct {
 
 	notify   chan bool             // from the library: leadership won, lost
 	observed chan raft.Observation // another node leads
-	restored chan uint64           // a checkpoint was installed
+	restored chan struct{}         // a checkpoint was installed
 	stop     chan struct{}
 	done     chan struct{} // supervise has ended
 
@@ -52,7 +51,7 @@ func Open(cfg Config) (*Group, error) {
 		store:    &store{Group: cfg.Group},
 		notify:   make(chan bool, 64),
 		observed: make(chan raft.Observation, 1),
-		restored: make(chan uint64, 1),
+		restored: make(chan struct{}, 1),
 		stop:     make(chan struct{}),
 		done:     make(chan struct{}),
 	}
@@ -148,8 +147,8 @@ func (g *Group) supervise() {
 			if !g.leadership.Load().Leader {
 				g.follow()
 			}
-		case index := <-g.restored:
-			g.restart(index)
+		case <-g.restored:
+			g.restart()
 		case <-g.stop:
 			return
 		}
@@ -190,21 +189,18 @@ func (g *Group) announce(l Leadership) {
 	}
 }
 
-// installWait bounds the wait for the library to be through with a checkpoint.
-// Not reaching it is harmless: the leader sends the checkpoint again.
-const installWait = time.Second
-
 // restart replaces the instance of the library after a checkpoint was
 // installed. Otherwise it may go on with the index of a tail that is gone, and
 // reject everything the leader sends, for ever.
-func (g *Group) restart(index uint64) {
+func (g *Group) restart() {
 	g.gate.Lock()
 	defer g.gate.Unlock()
 	g.inflight.Wait()
 	old := g.raft.Load()
-	for deadline := time.Now().Add(installWait); old.AppliedIndex() < index && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond)
-	}
+	// The goroutine that answers this one is the one that installs: when the
+	// answer is there, the installation is over. Stopped in the middle of it,
+	// the library would tell the leader that it has failed.
+	_ = old.VerifyLeader().Error()
 	err := old.Shutdown().Error()
 	if err == nil {
 		err = g.start(newest(g.cfg.Checkpoints))

@@ -160,7 +160,7 @@ func openNode(t testing.TB, id string, fs vfs.FS, o nodeOptions) (*node, error) 
 	n.group, err = Open(Config{
 		Group: n.wal.Group(7), NodeID: id, Checkpoints: n.store, Machine: n.machine, Restored: meta.Index,
 		Bootstrap: o.servers, Transport: o.transport, KeepBytes: o.keep, Timing: o.timing,
-		Logger: zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.Disabled),
+		Logger: zerolog.New(zerolog.NewTestWriter(t)).With().Timestamp().Str("node", id).Logger().Level(testLevel),
 		Watch:  func(l Leadership) { n.watch <- l },
 	})
 	if err != nil {
@@ -253,7 +253,7 @@ type cluster struct {
 var fastTiming = Timing{Heartbeat: 150 * time.Millisecond, Lease: 100 * time.Millisecond, Commit: 10 * time.Millisecond}
 
 func newCluster(t testing.TB, o nodeOptions) *cluster {
-	c := &cluster{net: transport.NewMemory(2 * time.Second), opts: o}
+	c := &cluster{net: transport.NewMemory(500 * time.Millisecond), opts: o}
 	if c.opts.timing == (Timing{}) {
 		c.opts.timing = fastTiming
 	}
@@ -306,3 +306,6 @@ func (c *cluster) waitEqual(t testing.TB, among ...int) {
 		}
 	}
 }
+
+// testLevel shows the messages of the library when a test is debugged.
+const testLevel = zerolog.Disabled

@@ -34,7 +34,34 @@ func (m *Memory) Join(id string) raft.Transport {
 	defer m.mu.Unlock()
 	m.nodes[addr] = t
 	m.connect()
-	return t
+	return &memoryTransport{InmemTransport: t, net: m}
+}
+
+// memoryTransport takes itself out of the network when it is closed.
+type memoryTransport struct {
+	*raft.InmemTransport
+	net *Memory
+}
+
+// Close implements raft.WithClose.
+func (t *memoryTransport) Close() error {
+	m := t.net
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if addr := t.LocalAddr(); m.nodes[addr] == t.InmemTransport {
+		delete(m.nodes, addr)
+		for _, other := range m.nodes {
+			other.Disconnect(addr)
+		}
+	}
+	for {
+		select {
+		case rpc := <-t.Consumer():
+			rpc.Respond(nil, raft.ErrTransportShutdown)
+		default:
+			return t.InmemTransport.Close()
+		}
+	}
 }
 
 // Cut interrupts the way from one node to another; the way back is another one.
