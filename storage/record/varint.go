@@ -26,12 +26,19 @@ func putVarint(b []byte, v int64) int {
 }
 
 // varint reads a varint at pos and returns the position after it, or -1 when
-// there is none. The one-byte case, nearly all of them, is inlined.
+// there is none. One and two bytes, nearly all of them, go the short way.
 func varint(b []byte, pos int) (int64, int) {
-	if uint(pos) < uint(len(b)) && b[pos] < 0x80 {
-		return unzigzag(uint64(b[pos])), pos + 1
+	if uint(pos) >= uint(len(b)) {
+		return 0, -1
 	}
-	return longVarint(b, pos)
+	u := uint64(b[pos])
+	if u < 0x80 {
+		return unzigzag(u), pos + 1
+	}
+	if pos++; pos < len(b) && b[pos] < 0x80 {
+		return unzigzag(u&0x7f | uint64(b[pos])<<7), pos + 1
+	}
+	return longVarint(b, pos-1)
 }
 
 func longVarint(b []byte, pos int) (int64, int) {

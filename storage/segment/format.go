@@ -16,6 +16,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+
+	"github.com/trivium-mq/trivium/storage/record"
 )
 
 // Version is the version byte of the format.
@@ -207,10 +209,14 @@ func decodeFooter(b []byte, size int64) (footer, error) {
 	return f, nil
 }
 
+// maxOffset keeps sums of an offset and a delta from overflowing.
+const maxOffset = 1 << 62
+
 // check tells whether the run's index lies where indexes are.
 func (r *Run) check(f *footer) error {
 	end := r.IndexPos + int64(r.Entries)*EntrySize + int64(r.pages())*crcSize
-	if r.Entries == 0 || r.Base < 0 || r.End <= r.Base || r.IndexPos < f.dataEnd || end > f.tablePos {
+	if r.Entries == 0 || r.Base < 0 || r.End <= r.Base || r.End > maxOffset ||
+		r.IndexPos < f.dataEnd || r.IndexPos > f.tablePos || end > f.tablePos {
 		return fmt.Errorf("%w: run of partition %d", ErrDamaged, r.Partition)
 	}
 	return nil
@@ -219,7 +225,7 @@ func (r *Run) check(f *footer) error {
 // check tells whether the entry belongs into the run and its batch lies where
 // batches are.
 func (e *Entry) check(r *Run, dataEnd int64) error {
-	if e.Base < r.Base || e.LastDelta < 0 || e.Last() >= r.End || e.Length <= 0 ||
+	if e.Base < r.Base || e.LastDelta < 0 || e.Last() >= r.End || e.Length <= 0 || e.Length > record.MaxBatchBytes ||
 		e.Pos < HeaderSize || e.Pos > dataEnd-int64(e.Length) {
 		return fmt.Errorf("%w: index entry of offset %d", ErrDamaged, e.Base)
 	}
