@@ -11,6 +11,7 @@ const (
 	HeaderQoS       = "mq.qos"        // "0", "1", "2"; absent = 1; empty = not stated
 	HeaderExpiresAt = "mq.expires-at" // absolute, milliseconds since 1970, decimal
 	HeaderRetain    = "mq.retain"     // "1"
+	HeaderOrigin    = "mq.origin"     // client id, on publishes of clients that do not want their own back
 	HeaderUTF8      = "mq.utf8"       // "1": the payload is declared to be UTF-8 text
 	HeaderTable     = "mq.amqp"       // the typed header table as sent, when text headers would lose something
 	HeaderUser      = "mq.user."      // prefix for client headers whose name is reserved here

@@ -1,0 +1,139 @@
+package mqtt
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/trivium-mq/trivium/protocols/mqtt/wire"
+)
+
+// acks are the PUBACKs a connection owes, in the order of the PUBLISH packets.
+// Outcomes come in any order; only the completed head of the line goes out.
+//
+// The reader adds and submits; kernel goroutines complete; both release.
+type acks struct {
+	// submitted is the newest token whose publish call has returned: before
+	// that it is not known whether anybody matched.
+	submitted atomic.Uint64
+
+	mu    sync.Mutex
+	ring  []ack  // power of two
+	head  uint64 // token of the oldest
+	next  uint64 // token of the next one
+	limit int
+
+	waiting bool
+	space   chan struct{} // capacity 1
+}
+
+type ack struct {
+	id   uint16
+	code wire.Code
+	done bool
+	// lost: the outcome is unknown, no answer may be given.
+	lost bool
+}
+
+// noToken is the token of publishes that nobody waits for.
+const noToken = 0
+
+func (a *acks) init(limit int) {
+	a.limit = limit
+	a.head, a.next = 1, 1
+	a.space = make(chan struct{}, 1)
+}
+
+// add puts a PUBLISH in the line. ok is false when the line is full.
+func (a *acks) add(id uint16) (token uint64, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := int(a.next - a.head)
+	if n >= a.limit {
+		return 0, false
+	}
+	if n == len(a.ring) {
+		a.grow()
+	}
+	token = a.next
+	a.next++
+	*a.at(token) = ack{id: id}
+	return token, true
+}
+
+func (a *acks) grow() {
+	old := a.ring
+	a.ring = make([]ack, max(16, 2*len(old)))
+	for t := a.head; t < a.next; t++ {
+		*a.at(t) = old[t&uint64(len(old)-1)]
+	}
+}
+
+func (a *acks) at(token uint64) *ack { return &a.ring[token&uint64(len(a.ring)-1)] }
+
+// complete notes the outcome of a publish.
+func (a *acks) complete(token uint64, code wire.Code, lost bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if token < a.head || token >= a.next {
+		return
+	}
+	if e := a.at(token); !e.done {
+		e.code, e.done, e.lost = code, true, lost
+	}
+}
+
+// unmatched marks a publish that reached nobody, before it is submitted.
+func (a *acks) unmatched(token uint64) {
+	a.mu.Lock()
+	if e := a.at(token); e.code == wire.Success {
+		// Nothing is stored, so nothing is left to wait for.
+		e.code, e.done = wire.NoMatchingSubscribers, true
+	}
+	a.mu.Unlock()
+}
+
+// due returns the oldest PUBACK if it may go out, else nil. The caller holds mu.
+func (a *acks) due() *ack {
+	if a.head == a.next || a.head > a.submitted.Load() {
+		return nil
+	}
+	if e := a.at(a.head); e.done {
+		return e
+	}
+	return nil
+}
+
+// drop takes the oldest PUBACK off the line. The caller holds mu.
+func (a *acks) drop() {
+	a.head++
+	if a.waiting {
+		a.waiting = false
+		a.space <- struct{}{}
+	}
+}
+
+// wait returns nil once fewer than n PUBACKs are owed.
+func (a *acks) wait(ctx context.Context, n int) error {
+	for {
+		a.mu.Lock()
+		owed := int(a.next - a.head)
+		a.waiting = owed >= n
+		a.mu.Unlock()
+		if owed < n {
+			return nil
+		}
+		select {
+		case <-a.space:
+		case <-ctx.Done():
+			a.mu.Lock()
+			a.waiting = false
+			select {
+			case <-a.space:
+			default:
+			}
+			a.mu.Unlock()
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,281 @@
+package mqtt
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/protocols/mqtt/wire"
+)
+
+const (
+	// maxConnect is the largest packet accepted before CONNECT is answered.
+	maxConnect = 64 << 10
+	// drainTime is how long a stopping server waits for commits under way, and
+	// linger how long a client may take to read our DISCONNECT.
+	drainTime = 2 * time.Second
+	linger    = time.Second
+	// lastWrite is how long a client may take to read what is left for it when
+	// the connection ends.
+	lastWrite = 5 * time.Second
+	// renewBytes of a packet still under way count as a sign of life.
+	renewBytes = 64 << 10
+)
+
+// conn is one client connection. The goroutine in serve reads and owns it;
+// fields without a comment are its own.
+type conn struct {
+	server *Server
+	net    net.Conn
+	reader *wire.Reader
+	ctx    context.Context // done when the connection ends
+	cancel context.CancelFunc
+
+	version   byte
+	clientID  string
+	identity  kernel.Identity
+	client    client
+	session   session
+	publisher publisher
+	expiry    time.Duration // of the session, after the connection
+	connected bool          // CONNACK with success is out
+	problem   bool          // reason strings are welcome
+	will      *will
+
+	in        inbound
+	msg       wire.Message // scratch of publish
+	names     names
+	aliases   []string
+	feeds     map[string]*feed // by filter
+	noLocals  int              // durable feeds that do not want our own messages
+	settling  settlement       // run of acknowledgements not handed on yet
+	acked     int              // acknowledgements since credit was granted
+	keepAlive time.Duration
+	renewed   time.Time // when the deadline was last set
+	progress  int       // bytes since then
+	alive     bool      // a packet has come since then
+
+	acks    acks          // its own lock
+	out     sender        // its own lock
+	ended   atomic.Bool   // end was called
+	stopped atomic.Bool   // the server stops: drain, then end
+	written chan struct{} // closed when the writer has returned
+}
+
+func newConn(s *Server, nc net.Conn) *conn {
+	c := &conn{server: s, net: nc, reader: wire.NewReader(nc, maxConnect), written: make(chan struct{})}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.acks.init(s.limits.ReceiveMaximum)
+	c.out.wake = make(chan struct{}, 1)
+	c.feeds = map[string]*feed{}
+	return c
+}
+
+// errEnded says that the server's side ended the connection.
+var errEnded = errors.New("connection ended")
+
+// serve runs the connection to its end.
+func (c *conn) serve() {
+	go c.write()
+	err := c.handshake()
+	if err == nil {
+		err = c.loop()
+	}
+	c.finish(err)
+	c.teardown()
+}
+
+// loop reads and handles packets until the connection ends.
+func (c *conn) loop() error {
+	for {
+		first, body, ok, err := c.reader.Take()
+		if err != nil {
+			return err
+		}
+		if ok {
+			c.alive = true
+			if err := c.handle(first, body); err != nil {
+				return err
+			}
+			continue
+		}
+		c.flush()
+		if err := c.arm(); err != nil {
+			return err
+		}
+		n, err := c.reader.Fill()
+		if err != nil {
+			return c.readError(err)
+		}
+		c.progress += n
+		c.in.now = time.Now().UnixMilli()
+	}
+}
+
+// handle handles one packet after CONNECT.
+func (c *conn) handle(first byte, body []byte) error {
+	if first>>4 == wire.Publish {
+		return c.publish(first, body)
+	}
+	if err := wire.CheckFlags(first); err != nil {
+		return err
+	}
+	switch pt := first >> 4; pt {
+	case wire.Puback:
+		return c.puback(body)
+	case wire.Subscribe:
+		return c.subscribe(body)
+	case wire.Unsubscribe:
+		return c.unsubscribe(body)
+	case wire.Pingreq:
+		return c.ping(body)
+	case wire.Disconnect:
+		return c.disconnect(body)
+	case wire.Pubrec, wire.Pubrel, wire.Pubcomp:
+		return c.exactlyOnce(pt, body)
+	case wire.Auth:
+		return c.auth(body)
+	case wire.Connect:
+		return fault(wire.ProtocolError, "second CONNECT")
+	default:
+		return fault(wire.ProtocolError, "packet that only servers send")
+	}
+}
+
+// flush hands on what a run of packets has gathered, before the next read.
+func (c *conn) flush() {
+	c.settleRun()
+	if c.acked > 0 {
+		c.acked = 0
+		c.replenish()
+	}
+	c.Flush()
+}
+
+// arm sets the read deadline: one and a half times the keep alive after the
+// last packet (3.1.2.10), give or take a thirtieth.
+func (c *conn) arm() error {
+	if c.keepAlive > 0 && (c.alive || c.progress >= renewBytes) {
+		slack := c.keepAlive / 32
+		if now := time.Now(); now.Sub(c.renewed) >= slack {
+			c.renewed = now
+			if err := c.net.SetReadDeadline(now.Add(c.keepAlive + c.keepAlive/2 + slack)); err != nil {
+				return err
+			}
+			c.alive, c.progress = false, 0
+		}
+	}
+	// end sets a deadline in the past after its flag: one of the two is seen.
+	if c.ended.Load() || c.stopped.Load() {
+		return errEnded
+	}
+	return nil
+}
+
+func (c *conn) readError(err error) error {
+	if c.ended.Load() || c.stopped.Load() {
+		return errEnded
+	}
+	if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() {
+		return fault(wire.KeepAliveTimeout, "keep alive timeout")
+	}
+	return err
+}
+
+// finish tells the client, if it may be told, why the connection ends.
+func (c *conn) finish(err error) {
+	if c.stopped.Load() && !c.ended.Load() && c.connected {
+		ctx, cancel := context.WithTimeout(context.Background(), drainTime)
+		_ = c.acks.wait(ctx, 1) // what is not committed by then is not acknowledged
+		cancel()
+		c.Flush()
+		c.end(wire.ServerShuttingDown, "server shutting down", errEnded)
+		return
+	}
+	if e, ok := errors.AsType[*wire.Error](err); ok {
+		c.end(e.Code, e.Text, e)
+		return
+	}
+	c.end(wire.Success, "", err)
+}
+
+// end closes the connection from any goroutine: the writer sends what waits
+// and, to a version 5 client, DISCONNECT with the code (Success: none). The
+// first call counts.
+func (c *conn) end(code wire.Code, text string, err error) {
+	if c.ended.Swap(true) {
+		return
+	}
+	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+		c.server.log.Debug().Err(err).Str("client", c.clientID).Stringer("remote", c.net.RemoteAddr()).
+			Hex("code", []byte{byte(code)}).Msg("mqtt connection ends")
+	}
+	c.cancel()
+	s := &c.out
+	s.mu.Lock()
+	if code != wire.Success && s.version == wire.V5 && s.told {
+		n := len(s.buf)
+		if s.buf = wire.AppendDisconnect(s.buf, wire.V5, code, text); s.tooLarge(len(s.buf) - n) {
+			s.buf = wire.AppendDisconnect(s.buf[:n], wire.V5, code, "")
+		}
+	}
+	s.closed = true
+	s.dead = code == wire.Success
+	s.roomLocked()
+	dead := s.dead
+	s.unlock()
+	if dead {
+		_ = c.net.Close() // the writer may be stuck in a write that nobody reads
+		return
+	}
+	_ = c.net.SetReadDeadline(past) // fails only if it is closed already
+}
+
+var past = time.Unix(1, 0)
+
+// stop asks the reader to end the connection because the server stops.
+func (c *conn) stop() {
+	c.stopped.Store(true)
+	_ = c.net.SetReadDeadline(past)
+}
+
+// teardown gives everything back, in the order that others may rely on: the
+// will is out before the session can be taken by another connection.
+func (c *conn) teardown() {
+	if c.publisher != nil {
+		c.leaveWill()
+		c.publisher.Close()
+	}
+	if c.session != nil {
+		c.session.Detach(c.expiry)
+	}
+	if c.client != nil {
+		c.countDropped()
+		c.client.Close()
+	}
+	<-c.written
+	c.lingerClose()
+	_ = c.net.Close() // nothing more to write
+}
+
+// lingerClose waits until the client has closed its side, so that closing ours
+// does not throw away what it has not read yet.
+func (c *conn) lingerClose() {
+	half, ok := c.net.(interface{ CloseWrite() error })
+	if !ok || half.CloseWrite() != nil {
+		return
+	}
+	if c.net.SetReadDeadline(time.Now().Add(linger)) != nil {
+		return
+	}
+	var scrap [512]byte
+	for {
+		if _, err := c.net.Read(scrap[:]); err != nil {
+			return
+		}
+	}
+}

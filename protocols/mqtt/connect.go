@@ -1,0 +1,245 @@
+package mqtt
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/protocols/mqtt/wire"
+)
+
+// expiryForever is the Session Expiry Interval of a session that never expires.
+const expiryForever = 1<<32 - 1
+
+func seconds(n uint32) time.Duration {
+	if n == expiryForever {
+		return kernel.SessionForever
+	}
+	return time.Duration(n) * time.Second
+}
+
+// handshake reads CONNECT and answers it. After an error nothing more is to be
+// sent: a refusal has gone out as CONNACK, never as DISCONNECT (3.14).
+func (c *conn) handshake() error {
+	if err := c.net.SetReadDeadline(time.Now().Add(c.server.limits.ConnectTimeout)); err != nil {
+		return err
+	}
+	body, err := c.firstPacket()
+	if err != nil {
+		return err
+	}
+	req, err := wire.ParseConnect(body)
+	c.version = req.Version
+	c.out.version = req.Version // guarded by nothing yet: the writer has nothing to write
+	if err != nil {
+		return c.refuse(err)
+	}
+	if err := c.accept(req); err != nil {
+		return c.refuse(err)
+	}
+	c.reader.SetLimit(c.server.limits.MaximumPacketSize)
+	return c.net.SetReadDeadline(time.Time{}) // arm sets the next one, if there is a keep alive
+}
+
+// firstPacket returns the body of the first packet, which must be CONNECT.
+func (c *conn) firstPacket() ([]byte, error) {
+	for {
+		first, body, ok, err := c.reader.Take()
+		switch {
+		case err != nil:
+			return nil, err
+		case ok && first != wire.Connect<<4:
+			return nil, errors.New("first packet is not CONNECT")
+		case ok:
+			return body, nil
+		}
+		if c.ended.Load() || c.stopped.Load() {
+			return nil, errEnded
+		}
+		if _, err := c.reader.Fill(); err != nil {
+			return nil, err
+		}
+		c.in.now = time.Now().UnixMilli()
+	}
+}
+
+// refuse answers CONNECT with an error and returns why the connection ends.
+func (c *conn) refuse(err error) error {
+	e, ok := errors.AsType[*wire.Error](err)
+	if !ok {
+		e = &wire.Error{Code: connectReason(err), Text: explain(err)}
+	}
+	if c.connected {
+		return e // refused after CONNACK: DISCONNECT says so
+	}
+	if c.client == nil {
+		c.server.log.Debug().Err(err).Stringer("remote", c.net.RemoteAddr()).Msg("mqtt connection refused")
+	}
+	answer := wire.ConnectAnswer{Version: c.version, Code: e.Code, Reason: e.Text}
+	if c.version == wire.V311 {
+		if answer.Code, ok = returnCode(e.Code); !ok {
+			return err
+		}
+	}
+	if c.version != 0 {
+		c.out.packet(answer.Append(nil))
+	}
+	return fmt.Errorf("refused: %w", errRefused)
+}
+
+// errRefused says that CONNACK carries the reason.
+var errRefused = errors.New("CONNECT refused")
+
+// accept does what a CONNECT asks for, up to CONNACK and the subscriptions that
+// the session has already.
+func (c *conn) accept(req *wire.ConnectRequest) error {
+	if err := c.settings(req); err != nil {
+		return err
+	}
+	if err := c.login(req); err != nil {
+		return err
+	}
+	info := kernel.ConnectionInfo{
+		Protocol: protocol, Name: fmt.Sprintf("%v -> %v", c.net.RemoteAddr(), c.net.LocalAddr()),
+		ClientID: c.clientID, Remote: c.net.RemoteAddr(), Local: c.net.LocalAddr(),
+	}
+	client, err := c.server.node.Connect(c.identity, info, c.evict)
+	if err != nil {
+		return err
+	}
+	c.client = client
+	taken := func() { c.end(wire.SessionTakenOver, "session taken over", nil) }
+	session, present, err := client.AttachSession(c.ctx, c.clientID, req.Clean, c.expiry, taken)
+	if err != nil {
+		return err
+	}
+	c.session = session
+	c.server.wills.resolve(c.willKey(), present)
+	c.publisher = client.Publisher(c)
+	if req.Will != nil {
+		c.will = c.newWill(req.Will)
+	}
+	c.welcome(req, present)
+	if present {
+		return c.resume()
+	}
+	return nil
+}
+
+// settings takes the client's parameters and refuses what is not supported.
+func (c *conn) settings(req *wire.ConnectRequest) error {
+	if req.AuthMethod != "" {
+		return fault(wire.BadAuthMethod, "enhanced authentication is not supported")
+	}
+	if w := req.Will; w != nil {
+		if w.Retain {
+			return fault(wire.RetainNotSupported, "retained messages are not supported")
+		}
+		if w.QoS == 2 && c.version == wire.V5 {
+			return fault(wire.QoSNotSupported, "QoS 2 is not supported")
+		}
+	}
+	c.clientID = req.ClientID
+	if c.clientID == "" {
+		if c.version == wire.V311 && !req.Clean {
+			return fault(wire.ClientIDNotValid, "an empty client identifier needs a clean session")
+		}
+		c.clientID = "auto-" + rand.Text()
+	}
+	l := &c.server.limits
+	c.problem = req.RequestProblem
+	c.keepAlive = time.Duration(req.KeepAlive) * time.Second
+	if l.KeepAlive != 0 && (req.KeepAlive == 0 || req.KeepAlive > l.KeepAlive) {
+		c.keepAlive = time.Duration(l.KeepAlive) * time.Second
+	}
+	quota := min(l.InFlight, int(req.ReceiveMaximum))
+	if c.version == wire.V311 {
+		quota = l.InFlight311
+		if !req.Clean {
+			c.expiry = kernel.SessionForever
+		}
+	} else {
+		c.expiry = seconds(req.SessionExpiry)
+	}
+	s := &c.out
+	s.mu.Lock()
+	s.init(c.version, int(req.MaximumPacketSize), quota, l)
+	s.clientID = c.clientID
+	s.mu.Unlock()
+	return nil
+}
+
+// login finds out who the client is.
+func (c *conn) login(req *wire.ConnectRequest) (err error) {
+	if req.HasUser {
+		c.identity, err = c.server.node.Authenticate("", req.User, string(req.Password), c.net.RemoteAddr())
+	} else {
+		c.identity, err = c.server.node.Anonymous(kernel.DefaultTenant, c.net.RemoteAddr())
+	}
+	switch {
+	case err == nil:
+		return nil
+	case kernel.CodeOf(err) == kernel.CodeAccessRefused && req.HasUser:
+		return fault(wire.BadCredentials, "user name or password refused")
+	default:
+		return err
+	}
+}
+
+// evict is called by the kernel when the node wants the connection closed.
+func (c *conn) evict(reason error) {
+	if kernel.CodeOf(reason) == kernel.CodeUnavailable {
+		c.stop()
+		return
+	}
+	c.end(wire.AdministrativeAction, "closed by the server: "+explain(reason), reason)
+}
+
+// welcome sends CONNACK with what the server can do.
+func (c *conn) welcome(req *wire.ConnectRequest, present bool) {
+	l := &c.server.limits
+	a := wire.ConnectAnswer{
+		Version: c.version, SessionPresent: present,
+		MaximumQoS: 1, RetainAvailable: false,
+		ReceiveMaximum: uint16(l.ReceiveMaximum), MaximumPacketSize: uint32(l.MaximumPacketSize),
+		TopicAliasMaximum: uint16(l.TopicAliases),
+	}
+	if req.ClientID == "" {
+		a.AssignedClientID = c.clientID
+	}
+	if k := uint16(c.keepAlive / time.Second); k != req.KeepAlive {
+		a.KeepAlive = &k
+	}
+	b := a.Append(nil)
+	s := &c.out
+	s.mu.Lock()
+	if !s.closed {
+		s.buf = append(s.buf, b...)
+		s.told = true
+	}
+	s.unlock()
+	c.connected = true
+	c.alive = true
+}
+
+// resume attaches the subscriptions of a session that was there before. One
+// that cannot be (its queue has been deleted, permission withdrawn) is left
+// out; it stays in the session.
+func (c *conn) resume() error {
+	for _, sub := range c.session.State().Subscriptions {
+		f := newFeed(c, sub)
+		m, err := c.session.Attach(c.ctx, sub, f)
+		if c.ctx.Err() != nil {
+			return errEnded
+		}
+		if err != nil {
+			c.server.log.Warn().Err(err).Str("client", c.clientID).Str("filter", sub.Filter).Msg("mqtt subscription not resumed")
+			continue
+		}
+		c.addFeed(f, m)
+	}
+	c.replenish()
+	return nil
+}

@@ -1,0 +1,85 @@
+package mqtt
+
+import (
+	"context"
+	"net"
+	"time"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/broker"
+)
+
+// node is what the adapter needs of a broker. The methods are those of
+// broker.Broker and its parts; see there.
+type node interface {
+	Authenticate(tenant, user, password string, remote net.Addr) (kernel.Identity, error)
+	Anonymous(tenant string, remote net.Addr) (kernel.Identity, error)
+	Connect(id kernel.Identity, info kernel.ConnectionInfo, end func(reason error)) (client, error)
+}
+
+type client interface {
+	ID() kernel.ConnectionID
+	Counters() *broker.Counters
+	Publisher(done kernel.Completion) publisher
+	AttachSession(ctx context.Context, clientID string, clean bool, expiry time.Duration, taken func()) (session, bool, error)
+	Close()
+}
+
+type publisher interface {
+	ToTopic(name string, r *kernel.Record, token uint64) (matched int, err error)
+	Close()
+}
+
+type session interface {
+	State() kernel.SessionState
+	// Subscribe returns a nil member for a live feed.
+	Subscribe(ctx context.Context, sub kernel.Subscription, f *feed) (member, error)
+	Attach(ctx context.Context, sub kernel.Subscription, f *feed) (member, error)
+	Unsubscribe(ctx context.Context, filter string) (existed bool, err error)
+	Detach(expiry time.Duration)
+}
+
+type member interface {
+	Credit(n int)
+	Settle(o kernel.Outcome, partition int32, first, last int64)
+}
+
+// realNode is the node of a real broker.
+type realNode struct{ *broker.Broker }
+
+func (n realNode) Connect(id kernel.Identity, info kernel.ConnectionInfo, end func(reason error)) (client, error) {
+	c, err := n.Broker.Connect(id, info, end)
+	if err != nil {
+		return nil, err
+	}
+	return realClient{c}, nil
+}
+
+type realClient struct{ *broker.Conn }
+
+func (c realClient) Publisher(done kernel.Completion) publisher { return c.Conn.Publisher(done) }
+
+func (c realClient) AttachSession(ctx context.Context, clientID string, clean bool, expiry time.Duration, taken func()) (session, bool, error) {
+	s, present, err := c.Conn.AttachSession(ctx, clientID, clean, expiry, taken)
+	if err != nil {
+		return nil, false, err
+	}
+	return realSession{s}, present, nil
+}
+
+type realSession struct{ *broker.Session }
+
+func (s realSession) Subscribe(ctx context.Context, sub kernel.Subscription, f *feed) (member, error) {
+	return memberOf(s.Session.Subscribe(ctx, sub, 0, f, f))
+}
+
+func (s realSession) Attach(ctx context.Context, sub kernel.Subscription, f *feed) (member, error) {
+	return memberOf(s.Session.Attach(ctx, sub, 0, f, f))
+}
+
+func memberOf(a *broker.Attachment, err error) (member, error) {
+	if err != nil || a.Member == nil {
+		return nil, err
+	}
+	return a.Member, nil
+}

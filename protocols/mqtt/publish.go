@@ -1,0 +1,160 @@
+package mqtt
+
+import (
+	"strings"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/protocols/mqtt/wire"
+)
+
+// publish handles a PUBLISH: into a record, to the kernel, and into the line
+// of PUBACKs. The record aliases the read buffer; the kernel copies.
+func (c *conn) publish(first byte, body []byte) error {
+	m := &c.msg
+	if err := m.Parse(c.version, first, body); err != nil {
+		return err
+	}
+	if m.QoS == 2 {
+		return fault(wire.QoSNotSupported, "QoS 2 is not supported")
+	}
+	if m.Retain {
+		return fault(wire.RetainNotSupported, "retained messages are not supported")
+	}
+	in := &c.in
+	in.begin(m.Payload, m.QoS)
+	if c.version == wire.V5 {
+		if err := in.properties(&m.Properties, c.identity.User); err != nil {
+			return err
+		}
+	}
+	topic, err := c.topicOf(m)
+	if err != nil {
+		return err
+	}
+	if c.noLocals > 0 {
+		in.add(kernel.HeaderOrigin, bytesOf(c.clientID))
+	}
+	in.finish(topic)
+	if m.QoS == 0 {
+		_, _ = c.send(topic, noToken) // a refused QoS 0 message is dropped: there is no answer to it
+		return nil
+	}
+	token, err := c.queueAck(m.ID)
+	if err != nil {
+		return err
+	}
+	matched, err := c.send(topic, token)
+	switch {
+	case err != nil:
+		c.acks.complete(token, reasonOf(err), kernel.CodeOf(err) == kernel.CodeUnknown)
+	case matched == 0:
+		c.acks.unmatched(token)
+	}
+	c.acks.submitted.Store(token)
+	return nil
+}
+
+// topicOf resolves the topic name, by alias if there is one.
+func (c *conn) topicOf(m *wire.Message) (string, error) {
+	if !c.in.hasAlias {
+		if len(m.Topic) == 0 {
+			return "", fault(wire.ProtocolError, "empty topic name without an alias")
+		}
+		return c.names.of(m.Topic), nil
+	}
+	alias := int(c.in.alias)
+	if alias == 0 || alias > c.server.limits.TopicAliases {
+		return "", fault(wire.TopicAliasInvalid, "topic alias out of range")
+	}
+	if len(m.Topic) == 0 {
+		if alias >= len(c.aliases) || c.aliases[alias] == "" {
+			return "", fault(wire.ProtocolError, "topic alias not defined")
+		}
+		return c.aliases[alias], nil
+	}
+	for len(c.aliases) <= alias {
+		c.aliases = append(c.aliases, "")
+	}
+	c.aliases[alias] = c.names.of(m.Topic)
+	return c.aliases[alias], nil
+}
+
+// queueAck puts a PUBLISH in the line of PUBACKs. A client that has more under
+// way than it may is a protocol error in version 5 (4.9); an older one cannot
+// know the number and is not read until there is room.
+func (c *conn) queueAck(id uint16) (token uint64, err error) {
+	for {
+		token, ok := c.acks.add(id)
+		if ok {
+			return token, nil
+		}
+		c.Flush() // what is completed but not out yet is not under way any more
+		if token, ok = c.acks.add(id); ok {
+			return token, nil
+		}
+		if c.version == wire.V5 {
+			return 0, fault(wire.ReceiveMaximumExceeded, "more publishes under way than the receive maximum")
+		}
+		if c.acks.wait(c.ctx, c.server.limits.ReceiveMaximum) != nil {
+			return 0, errEnded
+		}
+	}
+}
+
+// send publishes the record that c.in holds.
+func (c *conn) send(topic string, token uint64) (matched int, err error) {
+	if reservedTopic(topic) {
+		return 0, kernel.Errorf(kernel.CodeInvalidName, "topic", topic, "the name is reserved")
+	}
+	return c.publisher.ToTopic(topic, &c.in.rec, token)
+}
+
+// reservedTopic reports the names that clients may not publish to.
+func reservedTopic(topic string) bool {
+	return topic[0] == '$' && (kernel.IsShare(topic) || strings.HasPrefix(topic, "$SYS/") ||
+		strings.HasPrefix(topic, "$session/"))
+}
+
+// Completed implements kernel.Completion.
+func (c *conn) Completed(token uint64, res kernel.Result) {
+	if token == noToken {
+		return
+	}
+	if res.Err == nil {
+		c.acks.complete(token, wire.Success, false)
+		return
+	}
+	c.acks.complete(token, reasonOf(res.Err), kernel.CodeOf(res.Err) == kernel.CodeUnknown)
+}
+
+// Flush implements kernel.Completion: the completed head of the line of PUBACKs
+// goes to the writer. An unknown outcome is not answered, and in version 3.1.1,
+// whose PUBACK can only say yes, no refusal is: the connection ends, and the
+// client sends the message again.
+func (c *conn) Flush() {
+	switch bad := c.releaseAcks(); {
+	case bad.id == 0:
+	case bad.lost:
+		c.end(wire.UnspecifiedError, "the outcome of a publish is unknown", nil)
+	default:
+		c.end(bad.code, "a publish was refused", nil)
+	}
+}
+
+// releaseAcks appends the PUBACKs that are due, and returns the one that cannot
+// be sent, if there is one.
+func (c *conn) releaseAcks() (bad ack) {
+	a, s := &c.acks, &c.out
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s.mu.Lock()
+	defer s.unlock()
+	for e := a.due(); e != nil; e = a.due() {
+		if e.lost || c.version != wire.V5 && e.code >= wire.UnspecifiedError {
+			return *e
+		}
+		s.ackLocked(wire.Puback, e.id, e.code)
+		a.drop()
+	}
+	return ack{}
+}

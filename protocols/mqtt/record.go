@@ -1,0 +1,117 @@
+package mqtt
+
+import (
+	"strconv"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/protocols/mqtt/wire"
+)
+
+var (
+	value0 = []byte("0")
+	value1 = []byte("1")
+	empty  = []byte{}
+)
+
+// inbound turns publishes into records (docs/properties.md). It is scratch
+// space for one publish at a time; the record aliases the packet.
+type inbound struct {
+	now    int64 // ms since 1970, when the last bytes came
+	rec    kernel.Record
+	number [20]byte
+	alias  uint16 // Topic Alias, if hasAlias
+	// hasAlias: the packet carried one.
+	hasAlias bool
+	key      []byte // of user property x-kafka-key
+}
+
+// begin starts a record.
+func (in *inbound) begin(payload []byte, qos byte) {
+	if payload == nil {
+		payload = empty // null would be a tombstone
+	}
+	in.rec.Value = payload
+	in.rec.Timestamp = in.now
+	in.rec.Headers = in.rec.Headers[:0]
+	in.hasAlias, in.key = false, nil
+	if qos == 0 {
+		in.add(kernel.HeaderQoS, value0)
+	} else {
+		in.add(kernel.HeaderQoS, value1)
+	}
+}
+
+// properties takes over and checks the properties of a PUBLISH or will. user is
+// who is logged in: only that name may stand in header user-id.
+func (in *inbound) properties(p *wire.Properties, user string) error {
+	for p.Next() {
+		switch p.ID {
+		case wire.PropPayloadFormat:
+			if p.Num == 1 {
+				in.add(kernel.HeaderUTF8, value1)
+			}
+		case wire.PropMessageExpiry:
+			at := in.now + int64(p.Num)*1000
+			in.add(kernel.HeaderExpiresAt, strconv.AppendInt(in.number[:0], at, 10))
+		case wire.PropContentType:
+			in.add(kernel.HeaderContentType, p.Data)
+		case wire.PropResponseTopic:
+			if err := checkResponseTopic(p.Data); err != nil {
+				return err
+			}
+			in.add(kernel.HeaderReplyToTopic, p.Data)
+		case wire.PropCorrelationData:
+			in.add(kernel.HeaderCorrelationID, p.Data)
+		case wire.PropTopicAlias:
+			in.alias, in.hasAlias = uint16(p.Num), true
+		case wire.PropSubscriptionIdentifier:
+			return fault(wire.ProtocolError, "subscription identifier in a PUBLISH from a client")
+		case wire.PropUser:
+			in.userProperty(p.Data, p.Val, user)
+		}
+	}
+	return p.Err()
+}
+
+func checkResponseTopic(t []byte) error {
+	for _, b := range t {
+		if b == '+' || b == '#' {
+			return fault(wire.ProtocolError, "response topic contains a wildcard")
+		}
+	}
+	return nil
+}
+
+func (in *inbound) userProperty(name, value []byte, user string) {
+	switch string(name) {
+	case kernel.HeaderKey:
+		in.key = value
+		return
+	case kernel.HeaderContentType, kernel.HeaderCorrelationID, kernel.HeaderReplyToTopic:
+		in.add(kernel.HeaderUser+string(name), value)
+		return
+	case kernel.HeaderUserID:
+		if string(value) != user {
+			in.add(kernel.HeaderUser+string(name), value)
+			return
+		}
+	}
+	if len(name) >= 3 && string(name[:3]) == kernel.HeaderReserved {
+		return
+	}
+	in.add(stringOf(name), value)
+}
+
+// finish gives the record its address.
+func (in *inbound) finish(topic string) {
+	if in.key == nil {
+		in.rec.Key = bytesOf(topic)
+		return
+	}
+	in.rec.Key = in.key
+	in.add(kernel.HeaderRoute, bytesOf(topic))
+}
+
+func (in *inbound) add(name string, value []byte) {
+	in.rec.Headers = append(in.rec.Headers, kernel.Header{Key: name, Value: value})
+}

@@ -1,0 +1,211 @@
+package mqtt
+
+import (
+	"sync"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/protocols/mqtt/wire"
+)
+
+const (
+	// keepBuffer is the largest outgoing buffer that an idle connection keeps.
+	keepBuffer = 64 << 10
+	// lowMark is the backlog in bytes below which members are given credit.
+	lowMark = 256 << 10
+	// maxControl is how many bytes of acknowledgements and answers may wait: a
+	// client that sends this much without reading is cut off.
+	maxControl = 1 << 20
+)
+
+// sender is the outgoing side of a connection: what waits for the writer and
+// the window of QoS 1 deliveries. Everything is guarded by mu; whoever appends
+// releases it with unlock, which wakes the writer.
+type sender struct {
+	version   byte
+	maxPacket int // client's Maximum Packet Size, 0 = none
+	bufBytes  int // bound for QoS 0
+	liveBytes int // bound for parked live messages
+	clientID  string
+
+	mu      sync.Mutex
+	buf     []byte // whole packets
+	writing int    // bytes in the writer's hands
+	control int    // bytes in buf that are not messages
+	idle    bool   // the writer waits for wake
+	wake    chan struct{}
+	told    bool // CONNACK with success is in the buffer or out: DISCONNECT may follow
+	closed  bool // nothing is taken any more; what is there still goes out
+	dead    bool // the socket has failed: the writer ends at once
+
+	win     window
+	settles []settlement // what is settled by having been written
+	room    chan struct{}
+	msg     message
+	dropped uint64 // messages that the client did not get, not counted yet
+}
+
+func (s *sender) init(version byte, maxPacket, quota int, l *Limits) {
+	s.version, s.maxPacket = version, maxPacket
+	s.bufBytes, s.liveBytes = l.OutBuffer, l.LiveBuffer
+	s.win.init(quota)
+}
+
+// unlock releases mu and wakes the writer if there is work for it.
+func (s *sender) unlock() {
+	wake := s.idle && (len(s.buf) > 0 || len(s.settles) > 0 || s.closed || s.dead)
+	if wake {
+		s.idle = false
+	}
+	s.mu.Unlock()
+	if wake {
+		s.wake <- struct{}{} // capacity 1, and idle says it is empty
+	}
+}
+
+// backlog is how many bytes the client has not taken.
+func (s *sender) backlog() int { return len(s.buf) + s.writing }
+
+// packet appends a packet that is not a message.
+func (s *sender) packet(p []byte) {
+	s.mu.Lock()
+	if !s.closed {
+		s.buf = append(s.buf, p...)
+		s.control += len(p)
+	}
+	s.unlock()
+}
+
+// ack appends an acknowledgement.
+func (s *sender) ack(pt byte, id uint16, code wire.Code) {
+	s.mu.Lock()
+	s.ackLocked(pt, id, code)
+	s.unlock()
+}
+
+func (s *sender) ackLocked(pt byte, id uint16, code wire.Code) {
+	if s.closed {
+		return
+	}
+	n := len(s.buf)
+	s.buf = wire.AppendAck(s.buf, pt, s.version, id, code)
+	s.control += len(s.buf) - n
+}
+
+// deliver writes one record to a member's subscription, or parks it.
+func (s *sender) deliver(f *feed, d *kernel.Delivery, now int64) {
+	if s.closed || f.gone {
+		return // the member is leaving: what it holds goes back
+	}
+	m := &s.msg
+	m.fromView(d.Record, f.topic, s.version == wire.V5)
+	s.win.delivered(f, d.Record.Size)
+	if m.expired(now) || f.noLocal && len(m.origin) > 0 && string(m.origin) == s.clientID {
+		s.settled(f, d.Partition, d.Offset)
+		return
+	}
+	fr := s.frameOf(f, m)
+	fr.Dup = d.Redelivered && fr.QoS > 0
+	if s.tooLarge(fr.Size()) {
+		s.dropped++
+		s.settled(f, d.Partition, d.Offset)
+		return
+	}
+	if fr.QoS == 0 {
+		s.append(&fr, m, now)
+		s.settled(f, d.Partition, d.Offset)
+		return
+	}
+	if s.win.open() {
+		fr.ID = s.win.take(f, d.Partition, d.Offset)
+		s.append(&fr, m, now)
+		return
+	}
+	s.win.park(parked{frame: encode(&fr, m), feed: f, partition: d.Partition, offset: d.Offset, expires: m.expires})
+}
+
+func (s *sender) tooLarge(size int) bool { return s.maxPacket > 0 && size > s.maxPacket }
+
+// frameOf is the packet in which a feed shows m.
+func (s *sender) frameOf(f *feed, m *message) wire.Frame {
+	fr := wire.Frame{
+		Version: s.version, QoS: min(f.qos, m.qos), Retain: m.retain && f.asRetained,
+		Topic: m.topic, Properties: m.props, Payload: m.payload,
+	}
+	if m.v5 {
+		fr.Identifier = f.identifier
+	}
+	return fr
+}
+
+// append encodes straight into the buffer.
+func (s *sender) append(fr *wire.Frame, m *message, now int64) {
+	start := len(s.buf)
+	out, _, props := fr.Append(s.buf)
+	s.buf = out
+	if m.expiryAt >= 0 {
+		patchExpiry(s.buf[start+props+m.expiryAt:], m.expires, now)
+	}
+}
+
+// encode makes a frame of its own.
+func encode(fr *wire.Frame, m *message) (f frame) {
+	var props int
+	f.bytes, f.idAt, props = fr.Append(make([]byte, 0, fr.Size()))
+	if m.expiryAt >= 0 {
+		f.expiryAt = props + m.expiryAt
+	}
+	return f
+}
+
+// copyFrame appends an encoded frame with its packet identifier.
+func (s *sender) copyFrame(f *frame, id uint16, expires, now int64) {
+	start := len(s.buf)
+	s.buf = append(s.buf, f.bytes...)
+	if f.idAt > 0 {
+		s.buf[start+f.idAt], s.buf[start+f.idAt+1] = byte(id>>8), byte(id)
+	}
+	if f.expiryAt > 0 {
+		patchExpiry(s.buf[start+f.expiryAt:], expires, now)
+	}
+}
+
+// settled notes that a delivery needs no acknowledgement by the client: it is
+// accepted once what is before it in the buffer has been written. (Members of
+// QoS 0 subscriptions settle by themselves.)
+func (s *sender) settled(f *feed, partition int32, offset int64) {
+	if !f.counted() {
+		return
+	}
+	if n := len(s.settles); n > 0 && s.settles[n-1].extend(f, false, partition, offset) {
+		return
+	}
+	s.settles = append(s.settles, settlement{feed: f, partition: partition, first: offset, last: offset})
+}
+
+// unparkLocked sends what was parked, as far as the window allows.
+func (s *sender) unparkLocked(now int64) {
+	for {
+		p, ok := s.win.unpark()
+		if !ok {
+			return
+		}
+		if p.feed.gone || s.closed {
+			continue
+		}
+		if p.expires != 0 && p.expires <= now {
+			s.settled(p.feed, p.partition, p.offset)
+			continue
+		}
+		id := s.win.take(p.feed, p.partition, p.offset)
+		s.copyFrame(&p.frame, id, p.expires, now)
+	}
+}
+
+// roomLocked tells publishers that wait for this connection that they need not
+// any more.
+func (s *sender) roomLocked() {
+	if s.room != nil && (s.closed || s.backlog() <= s.bufBytes/2 && s.win.parkedBytes <= s.liveBytes/2) {
+		close(s.room)
+		s.room = nil
+	}
+}
