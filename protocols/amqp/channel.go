@@ -146,17 +146,17 @@ func (ch *channel) method(payload []byte) error {
 	case wire.IDBasicPublish:
 		return ch.content.begin(payload)
 	case wire.IDBasicAck:
-		if err := wire.DecodeAliased(&ch.ack, payload); err != nil {
+		if err := ch.c.decoder.Decode(&ch.ack, payload); err != nil {
 			return err
 		}
 		return ch.onAck(&ch.ack)
 	case wire.IDBasicNack:
-		if err := wire.DecodeAliased(&ch.nack, payload); err != nil {
+		if err := ch.c.decoder.Decode(&ch.nack, payload); err != nil {
 			return err
 		}
 		return ch.onNack(&ch.nack)
 	case wire.IDBasicReject:
-		if err := wire.DecodeAliased(&ch.reject, payload); err != nil {
+		if err := ch.c.decoder.Decode(&ch.reject, payload); err != nil {
 			return err
 		}
 		return ch.onReject(&ch.reject)

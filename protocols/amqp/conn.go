@@ -49,6 +49,7 @@ type conn struct {
 	entries  []unackedEntry // for settles of many at once
 	settled  uint64         // settles since they were last counted
 	rec      builder
+	decoder  wire.Decoder
 
 	closing bool // guarded by out.mu: a close is under way, frames are discarded
 

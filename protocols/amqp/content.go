@@ -37,7 +37,7 @@ type content struct {
 
 // begin takes the publish method.
 func (t *content) begin(payload []byte) error {
-	if err := wire.DecodeAliased(&t.method, payload); err != nil {
+	if err := t.ch.c.decoder.Decode(&t.method, payload); err != nil {
 		return err
 	}
 	if t.method.Immediate {

@@ -67,16 +67,22 @@ func ReadMethod(payload []byte) (Method, error) {
 	if m == nil {
 		return nil, fmt.Errorf("%w %v", ErrUnknownMethod, id)
 	}
-	return m, decode(m, payload, false)
+	var d Decoder
+	return m, d.decode(m, payload, false)
 }
 
-// DecodeAliased decodes the payload of a method frame, whose id the caller has
-// looked at, into m. Strings alias payload: they hold only as long as its bytes.
-func DecodeAliased(m Method, payload []byte) error { return decode(m, payload, true) }
+// Decoder decodes methods without allocating. The zero value is ready; not
+// safe for concurrent use.
+type Decoder struct{ c cursor }
 
-func decode(m Method, payload []byte, alias bool) error {
-	c := cursor{rest: payload[4:], alias: alias}
-	m.read(&c)
+// Decode decodes the payload of a method frame, whose id the caller has looked
+// at, into m. Strings alias payload: they hold only as long as its bytes.
+func (d *Decoder) Decode(m Method, payload []byte) error { return d.decode(m, payload, true) }
+
+func (d *Decoder) decode(m Method, payload []byte, alias bool) error {
+	c := &d.c
+	*c = cursor{rest: payload[4:], alias: alias}
+	m.read(c)
 	if c.err != nil {
 		return fmt.Errorf("%v: %w", m.ID(), c.err)
 	}
