@@ -18,7 +18,6 @@ type backend interface {
 // link is one connection's view of the broker (broker.Conn).
 type link interface {
 	Close()
-	Counters() *broker.Counters
 
 	DeclareExchange(ctx context.Context, x kernel.Exchange) error
 	Exchange(name string) (kernel.Exchange, error)

@@ -12,7 +12,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/trivium-mq/trivium/kernel"
-	"github.com/trivium-mq/trivium/kernel/broker"
 	"github.com/trivium-mq/trivium/protocols/amqp/wire"
 )
 
@@ -27,10 +26,9 @@ type conn struct {
 	ctx    context.Context // ends with the connection
 	cancel context.CancelFunc
 
-	link     link // nil until connection.open
-	counters *broker.Counters
-	vhost    string
-	user     string
+	link  link // nil until connection.open
+	vhost string
+	user  string
 
 	frameMax   int
 	channelMax int
@@ -47,7 +45,6 @@ type conn struct {
 	settling []*consumer    // with settles or credit not yet handed on
 	returned []*confirms    // with outcomes of the reader's own to flush
 	entries  []unackedEntry // for settles of many at once
-	settled  uint64         // settles since they were last counted
 	rec      builder
 	decoder  wire.Decoder
 
@@ -319,7 +316,6 @@ func (c *conn) flush() {
 		c.returned[i] = nil
 	}
 	c.returned = c.returned[:0]
-	c.rec.count(c.counters)
 }
 
 // detach copies what unfinished contents hold of the read buffer.

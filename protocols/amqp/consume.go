@@ -149,13 +149,10 @@ func (k *consumer) Deliver(batch []kernel.Delivery) {
 	before := len(o.buf)
 	k.credit -= len(batch)
 	if !k.stopped && !o.closing && !o.ended {
-		var payload int
 		for i := range batch {
 			o.buf = c.enc.appendDelivery(o.buf, k, k.number(&batch[i]), &batch[i])
-			payload += len(batch[i].Record.Value)
 		}
 		k.measure((len(o.buf) - before) / len(batch))
-		k.count(len(batch), payload)
 		if k.want() > 0 {
 			k.starve()
 		}
@@ -177,15 +174,6 @@ func (k *consumer) number(d *kernel.Delivery) uint64 {
 // measure follows the size of messages: up at once, down slowly.
 func (k *consumer) measure(bytes int) {
 	k.average = max(bytes, k.average-k.average/4, 1)
-}
-
-func (k *consumer) count(n, payload int) {
-	to := k.ch.c.counters
-	to.Out.Add(uint64(n))
-	to.OutBytes.Add(uint64(payload))
-	if k.noAck {
-		to.Settled.Add(uint64(n))
-	}
 }
 
 // Ended implements kernel.Consumer: the queue has gone. The client is told if

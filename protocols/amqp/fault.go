@@ -3,6 +3,7 @@ package amqp
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/protocols/amqp/wire"
@@ -48,8 +49,8 @@ var codes = [...]wire.Code{
 	kernel.CodeDropped:        wire.NotFound,
 }
 
-// refused turns a kernel error into the fault a client gets, in the words
-// RabbitMQ uses where clients are known to read them.
+// refused turns a kernel error into the fault a client gets. A detail that
+// names the object says it all.
 func refused(vhost string, err error) *fault {
 	e, ok := errors.AsType[*kernel.Error](err)
 	if !ok {
@@ -60,14 +61,10 @@ func refused(vhost string, err error) *fault {
 		code = codes[e.Code]
 	}
 	switch {
-	case e.Object == "":
+	case e.Detail != "" && (e.Name == "" || strings.Contains(e.Detail, "'"+e.Name+"'")):
 		return faultf(code, "%s", e.Detail)
 	case e.Code == kernel.CodeNotFound || e.Code == kernel.CodeDropped:
 		return faultf(code, "no %s '%s' in vhost '%s'", e.Object, e.Name, vhost)
-	case e.Code == kernel.CodeLocked:
-		return faultf(code, "cannot obtain exclusive access to locked %s '%s' in vhost '%s'. It could be originally declared "+
-			"on another connection or the exclusive property value does not match that of the original declaration.",
-			e.Object, e.Name, vhost)
 	case e.Detail == "":
 		return faultf(code, "%s '%s' in vhost '%s'", e.Object, e.Name, vhost)
 	default:

@@ -49,7 +49,6 @@ func (k *consumer) got(batch []kernel.Delivery, ready int64) bool {
 	before := len(o.buf)
 	if !o.closing && !o.ended {
 		o.buf = c.enc.appendGetOk(o.buf, k, k.number(&batch[0]), &batch[0], ready)
-		k.count(1, len(batch[0].Record.Value))
 	}
 	o.done(before)
 	return true

@@ -240,7 +240,7 @@ func (c *conn) open(m *wire.ConnectionOpen, id kernel.Identity, creds credential
 	if err != nil {
 		return refuse("%v", err)
 	}
-	c.link, c.counters = l, l.Counters()
+	c.link = l
 	c.idle = c.patience
 	if c.idle == 0 {
 		c.out.mu.Lock()

@@ -1,8 +1,6 @@
 package amqp
 
 import (
-	"errors"
-
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/protocols/amqp/wire"
 )
@@ -18,7 +16,6 @@ func (ch *channel) publish(m *wire.BasicPublish, p *wire.Properties, body []byte
 	if ch.confirms != nil {
 		seq = ch.confirms.begin()
 	}
-	rec.published(len(body))
 	matched, err := ch.pub.ToExchange(m.Exchange, m.RoutingKey, &rec.record, kernel.PublishOptions{Mandatory: m.Mandatory}, seq)
 	switch {
 	case err != nil:
@@ -56,10 +53,6 @@ func (ch *channel) publishFailed(seq uint64, err error) error {
 		}
 		if kernel.CodeOf(err) != kernel.CodeInternal {
 			return nil // nobody asked to be told
-		}
-	case kernel.CodeAccessRefused:
-		if e, ok := errors.AsType[*kernel.Error](err); ok && e.Object == "exchange" && e.Detail == "" {
-			return faultf(wire.AccessRefused, "cannot publish to internal exchange '%s' in vhost '%s'", e.Name, ch.c.vhost)
 		}
 	}
 	return ch.c.refused(err)

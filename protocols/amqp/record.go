@@ -10,7 +10,6 @@ import (
 	"unsafe"
 
 	"github.com/trivium-mq/trivium/kernel"
-	"github.com/trivium-mq/trivium/kernel/broker"
 	"github.com/trivium-mq/trivium/protocols/amqp/wire"
 )
 
@@ -66,19 +65,6 @@ func taken(name string) bool {
 type builder struct {
 	record kernel.Record
 	text   []byte // decimal numbers and made-up names of the record's headers
-
-	in, inBytes uint64 // published since the last count
-}
-
-func (b *builder) published(size int) { b.in++; b.inBytes += uint64(size) }
-
-// count hands the counts on; once per batch, because the counters are shared.
-func (b *builder) count(to *broker.Counters) {
-	if b.in > 0 && to != nil {
-		to.In.Add(b.in)
-		to.InBytes.Add(b.inBytes)
-		b.in, b.inBytes = 0, 0
-	}
 }
 
 // alias is a string over bytes that the caller keeps unchanged for as long as

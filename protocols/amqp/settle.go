@@ -74,9 +74,6 @@ func (c *conn) gather(e *unackedEntry, how kernel.Outcome) {
 		k.listed = true
 		c.settling = append(c.settling, k)
 	}
-	if how != kernel.Release {
-		c.settled++
-	}
 	if k.waiting && k.gathered == how && k.part == e.partition && k.last+1 == e.offset {
 		k.last++
 		return
@@ -115,8 +112,6 @@ func (c *conn) flushSettles() {
 		c.settling[i] = nil
 	}
 	c.settling = c.settling[:0]
-	c.counters.Settled.Add(c.settled)
-	c.settled = 0
 }
 
 func (ch *channel) onRecover(requeue, answer bool) error {

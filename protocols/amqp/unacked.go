@@ -24,9 +24,6 @@ type unacked struct {
 
 const squeezeFrom = 64
 
-// len is the number of unsettled deliveries.
-func (u *unacked) len() int { return len(u.entries) - u.head - u.settled }
-
 // push adds a delivery with a tag above all others.
 func (u *unacked) push(e unackedEntry) {
 	if len(u.entries) == cap(u.entries) && u.head > len(u.entries)/2 { // else moving would cost more than it frees
