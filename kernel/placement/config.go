@@ -1,23 +1,51 @@
 package placement
 
 import (
+	"crypto/rand"
+	"encoding/binary"
 	"time"
 
+	"github.com/hashicorp/raft"
 	"github.com/rs/zerolog"
 
+	"github.com/trivium-mq/trivium/metasvc/raftgroup"
+	"github.com/trivium-mq/trivium/storage/kv"
+	"github.com/trivium-mq/trivium/storage/log"
 	"github.com/trivium-mq/trivium/storage/vfs"
+	"github.com/trivium-mq/trivium/storage/wal"
 )
 
-// Config opens a placement group.
+// Config opens a placement group. A volatile group reads only Shards, Logger,
+// Now and Limits. What is passed in (WAL, KV, Cache) stays the caller's, and is
+// closed after the group.
 type Config struct {
-	ID  uint32 // number of its Raft group; 0 is the catalog's
-	FS  vfs.FS
-	Dir string // of its own: segments and checkpoints
+	ID    uint32 // number of its Raft group; 0 is the catalog's
+	FS    vfs.FS
+	Dir   string     // of its own: segments and checkpoints
+	WAL   *wal.Group // the node's log, group ID of it
+	KV    *kv.Store  // shared by the groups of a node; keys get a prefix
+	Cache *log.Cache // likewise; nil makes one
+	Raft  Raft
 
 	Shards int // goroutines for windows and dispatch; 0 = number of CPUs
 	Logger zerolog.Logger
 	Now    func() time.Time // nil = time.Now
+	// Boot tells this process's entries from those of others and of earlier
+	// ones; 0 = a random number.
+	Boot   uint64
 	Limits Limits
+	// OnFailure is called when the group cannot go on; the node should stop
+	// then. It must not call Close itself, which would wait for it. May be nil.
+	OnFailure func(error)
+}
+
+// Raft is what a durable group needs to take part in its Raft group.
+type Raft struct {
+	NodeID    string
+	Bootstrap []raftgroup.Server
+	Transport func() (raft.Transport, error) // nil: the only member
+	Timing    raftgroup.Timing
+	KeepBytes int64 // log kept before a checkpoint; 0 = 64 MiB
 }
 
 // Limits bounds what a group keeps. Zero fields take their defaults.
@@ -50,4 +78,11 @@ func (l Limits) withDefaults() Limits {
 	def(&l.VolatilePartitionBytes, 64<<20)
 	def(&l.SealBytes, 64<<20)
 	return l
+}
+
+// randomBoot draws a number for Config.Boot.
+func randomBoot() uint64 {
+	var b [8]byte
+	rand.Read(b[:]) // never fails
+	return max(binary.BigEndian.Uint64(b[:]), 1)
 }

@@ -2,137 +2,284 @@ package placement
 
 import (
 	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
 
 	"github.com/trivium-mq/trivium/kernel"
+	slog "github.com/trivium-mq/trivium/storage/log"
+	"github.com/trivium-mq/trivium/storage/record"
 )
 
 // Group is one placement group on this node. Its methods are safe for
-// concurrent use.
+// concurrent use. Those that wait must not be called from a Consumer, a
+// Completion or any other function that the group calls.
 type Group struct {
-	cfg Config
+	cfg      Config
+	limits   Limits
+	clock    clock
+	volatile bool
+
+	metrics Metrics
+	prop    *proposer
+	out     *completer
+	machine *machine
+	shards  []*shard
+	sealer  *sealer
+	keyed   *keyed
+	sets    setTable
+
+	leading atomic.Uint64 // term of the leadership, 0 = none
+	ready   readiness
+	drivers drivers
+	close   sync.Once
+	closing func() error // ends the log under the group
 }
 
-// Open opens a durable group on the node's write-ahead log and replays what
-// is not in its checkpoint. It returns before the group leads: see Ready.
-func Open(cfg Config) (*Group, error) { panic("unfinished") }
+// newGroup makes the parts and wires them, without a log and goroutines.
+func newGroup(cfg Config) *Group {
+	if cfg.Shards <= 0 {
+		cfg.Shards = runtime.GOMAXPROCS(0)
+	}
+	if cfg.Boot == 0 {
+		cfg.Boot = randomBoot()
+	}
+	g := &Group{cfg: cfg, limits: cfg.Limits.withDefaults(), clock: newClock(cfg.Now)}
+	g.out = newCompleter(g.clock, &g.metrics.CommitTime)
+	g.prop = newProposer(cfg.Boot, g.limits.InFlightBytes, g.out, g.clock)
+	for i := range cfg.Shards {
+		s := newShard(i, g.clock, g.prop, &g.metrics)
+		s.log = cfg.Logger
+		g.shards = append(g.shards, s)
+	}
+	g.machine = newMachine(g.shards, &g.metrics)
+	g.machine.prop, g.machine.out, g.machine.fail = g.prop, g.out, g.fail
+	g.machine.sealBytes, g.machine.nextSeal = g.limits.SealBytes, g.limits.SealBytes
+	g.out.landed, g.out.failed = g.prop.landed, g.fail
+	g.out.write = func(index uint64, puts [][]byte) error { return g.keyed.write(index, puts) }
+	g.keyed = &keyed{}
+	g.ready.init()
+	return g
+}
 
-// OpenVolatile opens a group that lives in memory.
-func OpenVolatile(cfg Config) (*Group, error) { panic("unfinished") }
+// OpenVolatile opens a group that lives in memory: what is published to it is
+// confirmed when it is in memory, and gone when the process ends. Its topics
+// should have retention Delete; keyed state is refused.
+func OpenVolatile(cfg Config) (*Group, error) {
+	g := newGroup(cfg)
+	g.volatile = true
+	g.machine.log = slog.NewVolatile()
+	g.prop.room = g.volatileRoom
+	l := newMemLog(g.machine)
+	g.prop.log = l
+	g.closing = l.Close
+	g.drivers.start(g)
+	go l.run() // until Close
+	g.onLead(memTerm)
+	return g, nil
+}
+
+func (g *Group) volatileRoom() error {
+	if g.machine.log.Bytes() > g.limits.VolatileBytes {
+		return errFull
+	}
+	return nil
+}
+
+// onLead begins to serve: everything committed before term has been applied.
+func (g *Group) onLead(term uint64) {
+	g.onUnlead()
+	g.prop.reached(term)
+	g.prop.lead(term)
+	for _, s := range g.shards {
+		s.post([]event{{kind: evLead, n: int64(term)}})
+	}
+	g.leading.Store(term)
+	g.ready.set(true)
+}
+
+// onUnlead ends serving.
+func (g *Group) onUnlead() {
+	if g.leading.Swap(0) == 0 {
+		return
+	}
+	g.ready.set(false)
+	g.prop.unlead()
+	for _, s := range g.shards {
+		s.post([]event{{kind: evUnlead}})
+	}
+}
+
+// fail stops the group for good: it cannot follow its log.
+func (g *Group) fail(err error) {
+	g.cfg.Logger.Error().Err(err).Uint32("placement", g.cfg.ID).Msg("placement group has failed")
+	g.leading.Store(0)
+	g.ready.set(false)
+	// The caller holds locks of the machine; whoever is told may close us.
+	g.drivers.once(func() {
+		g.prop.unlead()
+		if g.cfg.OnFailure != nil {
+			g.cfg.OnFailure(err)
+		}
+	})
+}
 
 // Close stops the group: publishes in flight whose outcome is not known are
 // completed with CodeUnknown, consumers get Ended. Nothing is left running.
 // Idempotent.
-func (g *Group) Close() { panic("unfinished") }
+func (g *Group) Close() {
+	g.close.Do(func() {
+		g.flush()
+		g.prop.stop()
+		if err := g.closing(); err != nil {
+			g.cfg.Logger.Warn().Err(err).Uint32("placement", g.cfg.ID).Msg("closing the log")
+		}
+		g.ready.close()
+		g.drivers.stop(g)
+		if err := g.machine.log.Close(); err != nil {
+			g.cfg.Logger.Warn().Err(err).Uint32("placement", g.cfg.ID).Msg("closing the segments")
+		}
+	})
+}
+
+// flush has what members have settled logged before the end.
+func (g *Group) flush() {
+	if g.leading.Load() == 0 {
+		return
+	}
+	for range 2 { // the second is served after all that was there at the first
+		for _, s := range g.shards {
+			s.call(func() {})
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
+	defer cancel()
+	_, err := g.do(ctx, barrierCommand())
+	if err != nil {
+		g.cfg.Logger.Warn().Err(err).Uint32("placement", g.cfg.ID).Msg("what was settled last may come again")
+	}
+}
 
 // Ready returns nil while the group leads and serves, else CodeUnavailable.
-func (g *Group) Ready() error { panic("unfinished") }
+func (g *Group) Ready() error {
+	if g.leading.Load() == 0 {
+		return errNotLeading
+	}
+	return nil
+}
 
 // WaitReady waits until the group leads and serves.
-func (g *Group) WaitReady(ctx context.Context) error { panic("unfinished") }
+func (g *Group) WaitReady(ctx context.Context) error { return g.ready.wait(ctx) }
 
-// Targets returns the interned set of the given partitions, for Append. It is
-// immutable. Partitions that do not exist (any more) discard what is sent to
-// them.
-func (g *Group) Targets(parts ...PartitionID) *TargetSet { panic("unfinished") }
-
-// TargetSet is a set of partitions that a record is written to once.
-type TargetSet struct{}
+// Metrics returns the group's counters.
+func (g *Group) Metrics() *Metrics { return &g.metrics }
 
 // Append adds r to every partition of set, in the order of the calls. It
 // copies r. An error (CodeTooLarge; CodeUnavailable: not leading or stopped;
-// CodeLimit: a volatile group is full) means that nothing happened; otherwise
-// done.Completed(token) follows exactly once, on a goroutine of the group.
-// done may be nil. It does not wait: see Wait.
+// CodeLimit: a volatile group is full, or far too much is in flight) means that
+// nothing happened; otherwise done.Completed(token) follows exactly once, on a
+// goroutine of the group. done may be nil; its dynamic type must be comparable
+// (a pointer). It does not wait: see Wait.
 func (g *Group) Append(set *TargetSet, r *kernel.Record, done kernel.Completion, token uint64) error {
-	panic("unfinished")
+	if g.volatile {
+		if err := g.partitionRoom(set); err != nil {
+			return err
+		}
+	}
+	return g.prop.append(set, r, g.limits.RecordBytes, done, token)
+}
+
+func (g *Group) partitionRoom(set *TargetSet) error {
+	for _, id := range set.parts {
+		if p := g.machine.partition(id); p != nil && p.log.Bytes() > g.limits.VolatilePartitionBytes {
+			return errFull
+		}
+	}
+	return nil
 }
 
 // AppendBatch adds a ready RecordBatch, which the caller has validated and the
 // group copies, to a partition. A batch with a producer id is checked when
 // applied: a repeated one completes with the offset of the first, else
-// CodeSequenceGap or CodeFenced. Errors as for Append.
+// CodeSequenceGap or CodeFenced. Errors as for Append, and CodeCorrupt for
+// bytes that are not exactly one batch.
 func (g *Group) AppendBatch(p PartitionID, batch []byte, done kernel.Completion, token uint64) error {
-	panic("unfinished")
+	if len(batch) > g.limits.RecordBytes {
+		return errTooLarge
+	}
+	if _, rest, err := record.Split(batch); err != nil || len(rest) > 0 {
+		return kernel.Errorf(kernel.CodeCorrupt, "", "", "not exactly one batch: %v", err)
+	}
+	set := g.Targets(p)
+	if g.volatile {
+		if err := g.partitionRoom(set); err != nil {
+			return err
+		}
+	}
+	return g.prop.appendBatch(set, batch, done, token)
 }
 
 // Wait holds a publisher back while more bytes are in flight than the budget
 // allows, at most two seconds or until stop is closed. It returns CodeLimit if
 // that did not help and CodeUnavailable if the group has stopped.
-func (g *Group) Wait(stop <-chan struct{}) error { panic("unfinished") }
-
-// CreatePartitions makes the partitions of a topic that do not exist yet and
-// returns the ids of all those asked for, in their order.
-func (g *Group) CreatePartitions(ctx context.Context, topic kernel.TopicID, specs []PartitionSpec, revision uint64) ([]PartitionID, error) {
-	panic("unfinished")
-}
-
-// DropTopic removes a topic with its groups. Members get Ended, readers
-// CodeDropped; late publishes to it are acknowledged and discarded. A missing
-// one is no error.
-func (g *Group) DropTopic(ctx context.Context, topic kernel.TopicID, revision uint64) error {
-	panic("unfinished")
-}
-
-// SetRetention replaces the retention of all partitions of a topic.
-func (g *Group) SetRetention(ctx context.Context, topic kernel.TopicID, r kernel.Retention, revision uint64) error {
-	panic("unfinished")
-}
-
-// CreateGroup makes a share group, or returns the id of the one that has the
-// same address on the same topic, whatever its other properties.
-func (g *Group) CreateGroup(ctx context.Context, spec GroupSpec, revision uint64) (GroupID, error) {
-	panic("unfinished")
-}
-
-// SetOwner changes whether a group holds back deletion.
-func (g *Group) SetOwner(ctx context.Context, id GroupID, owner bool) error { panic("unfinished") }
-
-// DropGroup removes a share group. Its members get Ended. A missing one is no
-// error.
-func (g *Group) DropGroup(ctx context.Context, id GroupID, revision uint64) error {
-	panic("unfinished")
-}
-
-// Purge archives what a group has ready and returns how many records that
-// were.
-func (g *Group) Purge(ctx context.Context, id GroupID) (int64, error) { panic("unfinished") }
-
-// Put writes keyed state: all entries or none, durable when it returns. The
-// last writer wins.
-func (g *Group) Put(ctx context.Context, entries []KV) error { panic("unfinished") }
-
-// Get returns a value of the keyed state, nil if the key is missing. What a
-// finished Put wrote is seen.
-func (g *Group) Get(key []byte) ([]byte, error) { panic("unfinished") }
-
-// Iterate calls fn for every key that begins with prefix, in order, until fn
-// fails. The slices are valid during the call.
-func (g *Group) Iterate(prefix []byte, fn func(key, value []byte) error) error { panic("unfinished") }
+func (g *Group) Wait(stop <-chan struct{}) error { return g.prop.wait(stop) }
 
 // Topics lists the topics in the group.
-func (g *Group) Topics() []TopicInfo { panic("unfinished") }
+func (g *Group) Topics() []TopicInfo { return g.machine.topicInfos() }
 
 // Groups lists the share groups in the group.
-func (g *Group) Groups() []GroupInfo { panic("unfinished") }
+func (g *Group) Groups() []GroupInfo { return g.machine.groupInfos() }
+
+// Published returns how many records were appended to a topic since the
+// process started (replayed ones included).
+func (g *Group) Published(id kernel.TopicID) uint64 {
+	if t := g.machine.topic(id); t != nil {
+		return t.published.Load()
+	}
+	return 0
+}
 
 // Stats returns the state of a share group: records available, records held,
 // members (pull members not counted), and how many records were handed out
 // and settled since the process started. Zeros if it does not exist. It is
 // cheap.
 func (g *Group) Stats(id GroupID) (ready, held int64, members int, delivered, settled uint64) {
-	panic("unfinished")
+	sh := g.machine.share(id)
+	if sh == nil {
+		return 0, 0, 0, 0, 0
+	}
+	st := &sh.stat
+	ready = st.ready.Load()
+	if seen := st.seen.Load(); seen >= 0 {
+		ready += max(0, sh.topic.ends.Load()-seen)
+	}
+	return ready, st.held.Load(), int(st.consumers.Load()), st.delivered.Load(), st.settled.Load()
 }
-
-// Published returns how many records were appended to a topic since the
-// process started.
-func (g *Group) Published(topic kernel.TopicID) uint64 { panic("unfinished") }
 
 // Join adds a member to a share group: CodeNotFound, CodeAccessRefused (one
 // side wants to be alone). Of opt it reads AutoSettle, Exclusive, Pull and
 // Tag. to may be nil with Pull.
 func (g *Group) Join(id GroupID, opt kernel.MemberOptions, to kernel.Consumer) (*Member, error) {
-	panic("unfinished")
+	sh := g.machine.share(id)
+	if sh == nil {
+		return nil, noGroup(id)
+	}
+	if to == nil && !opt.Pull {
+		return nil, kernel.Errorf(kernel.CodeInvalid, "group", sh.spec.Address.Group, "a member without consumer can only pull")
+	}
+	var m *Member
+	err := error(errStopped)
+	s := sh.topic.shard
+	s.call(func() { m, err = s.join(sh, opt, to) })
+	return m, err
 }
 
 // Partition opens a partition for reading: CodeNotFound.
-func (g *Group) Partition(id PartitionID) (*Partition, error) { panic("unfinished") }
+func (g *Group) Partition(id PartitionID) (*Partition, error) {
+	p := g.machine.partition(id)
+	if p == nil {
+		return nil, kernel.Errorf(kernel.CodeNotFound, "partition", fmt.Sprint(id), "it is not in the placement group")
+	}
+	return &Partition{p}, nil
+}

@@ -1,32 +1,154 @@
 package placement
 
-import "github.com/trivium-mq/trivium/kernel"
+import (
+	"sync"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/sharegroup"
+)
 
 // Member is one consumer's place in a share group. Its methods are safe for
-// concurrent use, but must not be called from within a Deliver call or a
-// function given to Acquire.
-type Member struct{}
+// concurrent use, but Acquire, Stop and Leave wait for the group's goroutine:
+// they must not be called from within a Deliver or Ended call, or a function
+// given to Acquire. Credit and Settle may be called from anywhere.
+type Member struct {
+	share *share
+	shard *shard
+	id    sharegroup.MemberID
+	to    kernel.Consumer
+	auto  bool
+	pull  bool
+	tag   string
+
+	// busy is held while the consumer is called.
+	busy    sync.Mutex
+	stopped bool // no more calls
+
+	// mu guards what the shard has not seen yet.
+	mu     sync.Mutex
+	credit int
+	acks   []ack
+	spare  []ack
+	queued bool // in the shard's mailbox
+
+	leaving sync.Once
+}
+
+// ack is the holder's word on a range of records.
+type ack struct {
+	first, last int64
+	partition   int32
+	outcome     kernel.Outcome
+}
+
+// Tag returns the tag the member joined with.
+func (m *Member) Tag() string { return m.tag }
 
 // Credit lets n more records be handed out. Never blocks.
-func (m *Member) Credit(n int) { panic("unfinished") }
+func (m *Member) Credit(n int) {
+	if n <= 0 {
+		return
+	}
+	m.mu.Lock()
+	m.credit += n
+	enlist := !m.queued
+	m.queued = true
+	m.mu.Unlock()
+	if enlist {
+		m.shard.enlist(m)
+	}
+}
 
 // Settle settles the records first..last of a partition that the member holds;
 // any it does not hold are ignored. Never blocks.
-func (m *Member) Settle(o kernel.Outcome, partition int32, first, last int64) { panic("unfinished") }
+func (m *Member) Settle(o kernel.Outcome, partition int32, first, last int64) {
+	if first > last {
+		return
+	}
+	m.mu.Lock()
+	if n := len(m.acks); n > 0 && m.acks[n-1].continues(o, partition, first) {
+		m.acks[n-1].last = last
+	} else {
+		m.acks = append(m.acks, ack{first, last, partition, o})
+	}
+	enlist := !m.queued
+	m.queued = true
+	m.mu.Unlock()
+	if enlist {
+		m.shard.enlist(m)
+	}
+}
+
+// continues says whether an ack that begins at first can be joined to a.
+func (a *ack) continues(o kernel.Outcome, partition int32, first int64) bool {
+	return a.last+1 == first && a.outcome == o && a.partition == partition
+}
+
+// fetch takes what has gathered. The slice is valid until the next fetch.
+func (m *Member) fetch() (credit int, acks []ack) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	credit, acks = m.credit, m.acks
+	m.acks, m.spare = m.spare[:0], m.acks
+	m.credit, m.queued = 0, false
+	return credit, acks
+}
+
+// hand calls the consumer; it returns false if the member is stopped.
+func (m *Member) hand(batch []kernel.Delivery) bool {
+	m.busy.Lock()
+	defer m.busy.Unlock()
+	if m.stopped {
+		return false
+	}
+	m.to.Deliver(batch)
+	return true
+}
+
+// end tells the consumer that the membership is over, unless it has left.
+func (m *Member) end(reason error) {
+	m.busy.Lock()
+	defer m.busy.Unlock()
+	if m.stopped {
+		return
+	}
+	m.stopped = true
+	if m.to != nil {
+		m.to.Ended(reason)
+	}
+}
 
 // Acquire takes up to max records now, without credit, and passes them to fn
-// (perhaps none) with the number of records still ready. It waits for the
-// group's goroutine; fn runs there.
+// (perhaps none) with the number of records still ready. fn runs on the
+// group's goroutine; Acquire waits for it.
 func (m *Member) Acquire(max int, fn func(batch []kernel.Delivery, ready int64)) error {
-	panic("unfinished")
+	done := make(chan error, 1)
+	a := &acquisition{member: m, max: max, fn: fn, done: done}
+	if !m.shard.ask(func() { m.shard.acquire(a) }) {
+		return errStopped
+	}
+	return m.shard.await(done)
 }
 
 // Stop ends hand-outs: after it returns no Deliver call is running or will
 // come. What the member holds stays held until settled or Leave.
-func (m *Member) Stop() { panic("unfinished") }
+func (m *Member) Stop() {
+	m.busy.Lock()
+	m.stopped = true
+	m.busy.Unlock()
+	m.shard.call(func() { m.shard.stopMember(m) })
+}
 
-// Leave ends the membership, gives back what it holds in place, and returns
-// how many members (pull members not counted) the group still has. After it
-// returns no Deliver call comes. Idempotent; the second call returns the
-// present count.
-func (m *Member) Leave() (remaining int) { panic("unfinished") }
+// Leave ends the membership, gives back what it holds in place, counted as
+// failed, and returns how many members (pull members and stopped ones not
+// counted) the group still has. After it returns no Deliver call comes.
+// Idempotent; a second call returns the present count.
+func (m *Member) Leave() (remaining int) {
+	m.leaving.Do(func() {
+		m.busy.Lock()
+		m.stopped = true
+		m.busy.Unlock()
+		m.shard.call(func() { m.shard.leave(m) })
+	})
+	return int(m.share.stat.consumers.Load())
+}

@@ -1,24 +1,61 @@
 package placement
 
+import (
+	"errors"
+	"fmt"
+
+	"github.com/trivium-mq/trivium/kernel"
+	slog "github.com/trivium-mq/trivium/storage/log"
+)
+
 // Partition reads one partition's log. Safe for concurrent use.
-type Partition struct{}
+type Partition struct{ p *partition }
+
+// ID returns the partition's number.
+func (p *Partition) ID() PartitionID { return p.p.id }
 
 // Bounds returns the first readable offset and the next offset to be given.
-func (p *Partition) Bounds() (start, end int64) { panic("unfinished") }
+func (p *Partition) Bounds() (start, end int64) { return p.p.log.Start(), p.p.log.End() }
 
 // Read appends whole stored batches to dst, beginning with the one that
 // contains offset, until maxBytes is reached; at least one batch if there is
 // any, even if larger. Nothing is appended at end. CodeOutOfRange,
-// CodeCorrupt, CodeDropped.
+// CodeCorrupt, CodeDropped, CodeUnavailable (not at the moment).
 func (p *Partition) Read(offset int64, maxBytes int, dst []byte) ([]byte, error) {
-	panic("unfinished")
+	dst, err := p.p.log.Read(offset, maxBytes, dst)
+	return dst, p.translate(err)
+}
+
+// translate makes a kernel error of one of the log.
+func (p *Partition) translate(err error) error {
+	if err == nil {
+		return nil
+	}
+	code := kernel.CodeInternal
+	switch {
+	case errors.Is(err, slog.ErrOutOfRange):
+		code = kernel.CodeOutOfRange
+	case errors.Is(err, slog.ErrDropped):
+		code = kernel.CodeDropped
+	case errors.Is(err, slog.ErrDamaged):
+		code = kernel.CodeCorrupt
+	case errors.Is(err, slog.ErrMissing):
+		code = kernel.CodeUnavailable
+	}
+	return kernel.Errorf(code, "partition", fmt.Sprint(p.p.id), "%v", err)
 }
 
 // TimeOffset returns the first offset whose record timestamp (ms) is at least
 // ts, with that timestamp; ok is false when there is none.
-func (p *Partition) TimeOffset(ts int64) (offset, timestamp int64, ok bool) { panic("unfinished") }
+func (p *Partition) TimeOffset(ts int64) (offset, timestamp int64, ok bool) {
+	offset, timestamp, err := p.p.log.TimeOffset(ts)
+	return offset, timestamp, err == nil && timestamp >= 0
+}
 
 // Watch sends on ready (without blocking; give it capacity 1) as soon as end >
-// offset, or the partition is dropped, at once if that is so already. cancel
-// ends the watch.
-func (p *Partition) Watch(offset int64, ready chan<- struct{}) (cancel func()) { panic("unfinished") }
+// offset, the start moves or the partition is dropped, at once if there is
+// something to read already. cancel ends the watch.
+func (p *Partition) Watch(offset int64, ready chan<- struct{}) (cancel func()) {
+	p.p.log.Watch(offset, ready)
+	return func() { p.p.log.Unwatch(ready) }
+}

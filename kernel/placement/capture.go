@@ -1,0 +1,214 @@
+package placement
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"github.com/trivium-mq/trivium/sharegroup"
+	slog "github.com/trivium-mq/trivium/storage/log"
+)
+
+// A checkpoint's payload is the state of the machine and of all windows as of
+// a seal, and the manifest of the log: docs/formats/entry.md.
+const stateVersion = 1
+
+// capture is a seal on its way to a checkpoint.
+type capture struct {
+	index   uint64
+	plan    *slog.Plan
+	machine []byte // encoded tables
+	windows [][]windowState
+	left    atomic.Int32 // who has not added its part yet
+	ready   func(*capture)
+}
+
+// windowState is the durable layer of one window.
+type windowState struct {
+	group GroupID
+	part  PartitionID
+	data  []byte
+}
+
+// seal freezes the state as of this place in the log. Each shard and the
+// completer add their part when they have come to the same place.
+func (m *machine) seal() {
+	m.sinceSeal.Store(0)
+	m.nextSeal = m.sealBytes
+	if m.sealer == nil {
+		return
+	}
+	c := &capture{
+		index: m.entry.Index, plan: m.log.Capture(m.entry.Index), machine: m.appendTo(nil),
+		windows: make([][]windowState, len(m.shards)), ready: m.sealer.post,
+	}
+	c.left.Store(int32(len(m.shards)) + 1)
+	for _, s := range m.shards {
+		m.tell(s, event{kind: evCapture, capture: c})
+	}
+	m.landed = append(m.landed, errand{call: c.added})
+}
+
+// added is called by each contributor; the last one hands the capture on.
+func (c *capture) added() {
+	if c.left.Add(-1) == 0 {
+		c.ready(c)
+	}
+}
+
+// capture adds the durable windows of a shard.
+func (s *shard) capture(c *capture) {
+	for _, t := range s.topics {
+		for _, sh := range t.lane.shares {
+			for _, w := range sh.windows {
+				c.windows[s.index] = append(c.windows[s.index], windowState{sh.id, w.part.id, w.AppendTo(nil)})
+			}
+		}
+	}
+	c.added()
+}
+
+// payload encodes the checkpoint. The plan has been installed.
+func (c *capture) payload() ([]byte, error) {
+	manifest, err := c.plan.Manifest()
+	if err != nil {
+		return nil, err
+	}
+	b := appendBytes([]byte{stateVersion}, c.machine)
+	b = appendBytes(b, manifest.Append(nil))
+	all := slices.Concat(c.windows...)
+	slices.SortFunc(all, func(a, b windowState) int {
+		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.part, b.part))
+	})
+	b = binary.AppendUvarint(b, uint64(len(all)))
+	for _, w := range all {
+		b = binary.AppendUvarint(b, uint64(w.group))
+		b = binary.AppendUvarint(b, uint64(w.part))
+		b = appendBytes(b, w.data)
+	}
+	return b, nil
+}
+
+// appendTo encodes the machine's tables; equal machines give equal bytes.
+func (m *machine) appendTo(b []byte) []byte {
+	b = binary.AppendVarint(b, m.time)
+	b = binary.AppendUvarint(b, uint64(m.nextPartition))
+	b = binary.AppendUvarint(b, uint64(m.nextGroup))
+	topics := make([]*topic, 0, len(m.topics))
+	for _, t := range m.topics {
+		topics = append(topics, t)
+	}
+	slices.SortFunc(topics, func(a, b *topic) int { return slices.Compare(a.id[:], b.id[:]) })
+	b = binary.AppendUvarint(b, uint64(len(topics)))
+	for _, t := range topics {
+		b = t.appendTo(b)
+	}
+	return m.producers.appendTo(b)
+}
+
+func (t *topic) appendTo(b []byte) []byte {
+	b = append(b, t.id[:]...)
+	b = binary.AppendUvarint(b, t.revision)
+	b = binary.AppendUvarint(b, uint64(len(t.parts)))
+	for _, p := range t.parts {
+		b = binary.AppendUvarint(b, uint64(p.id))
+		b = binary.AppendUvarint(b, uint64(p.index))
+		b = appendRetention(b, p.retention)
+		b = p.age.appendTo(b)
+	}
+	b = binary.AppendUvarint(b, uint64(len(t.groups)))
+	for _, g := range t.groups {
+		b = binary.AppendUvarint(b, uint64(g.id))
+		b = binary.AppendUvarint(b, g.revision)
+		b = appendGroupSpec(b, g.spec)
+	}
+	return b
+}
+
+// saved is a checkpoint's payload as read.
+type saved struct {
+	machine  []byte
+	manifest *slog.Manifest
+	windows  []windowState
+}
+
+func decodeSaved(b []byte) (*saved, error) {
+	d := decoder{b: b}
+	if v := d.byte(); d.err == nil && v != stateVersion {
+		return nil, fmt.Errorf("%w: state version %d, want %d", errFormat, v, stateVersion)
+	}
+	sv := &saved{machine: d.bytes()}
+	manifest := d.bytes()
+	for n := d.count(3); n > 0 && d.err == nil; n-- {
+		sv.windows = append(sv.windows, windowState{GroupID(d.uvarint()), PartitionID(d.uvarint()), d.bytes()})
+	}
+	if d.err != nil {
+		return nil, d.err
+	}
+	m, rest, err := slog.DecodeManifest(manifest)
+	if err == nil && len(rest) > 0 {
+		err = fmt.Errorf("%w: %d bytes after the manifest", errFormat, len(rest))
+	}
+	sv.manifest = m
+	return sv, err
+}
+
+// restore fills an empty machine, whose log is open on the same manifest, and
+// tells the shards.
+func (m *machine) restore(sv *saved) error {
+	m.table.mu.Lock()
+	defer m.table.mu.Unlock()
+	d := &decoder{b: sv.machine}
+	m.time = d.varint()
+	m.nextPartition, m.nextGroup = PartitionID(d.uvarint()), GroupID(d.uvarint())
+	for n := d.count(16); n > 0 && d.err == nil; n-- {
+		m.decodeTopic(d)
+	}
+	m.producers.decode(d)
+	if d.err != nil {
+		return d.err
+	}
+	for _, ws := range sv.windows {
+		g, p := m.groups[ws.group], m.parts[ws.part]
+		if g == nil || p == nil {
+			return fmt.Errorf("%w: window of group %d on partition %d", errFormat, ws.group, ws.part)
+		}
+		w, rest, err := sharegroup.Decode(ws.data)
+		if err != nil || len(rest) > 0 {
+			return fmt.Errorf("%w: window of group %d: %w", errFormat, ws.group, err)
+		}
+		m.tell(g.topic.shard, event{kind: evWindow, share: g, part: p, window: w})
+	}
+	m.post()
+	return nil
+}
+
+func (m *machine) decodeTopic(d *decoder) {
+	t := &topic{id: d.topicID(), revision: d.uvarint()}
+	for n := d.count(6); n > 0 && d.err == nil; n-- {
+		id, spec := PartitionID(d.uvarint()), PartitionSpec{Index: int32(d.int(1<<31 - 1)), Retention: d.retention()}
+		if t.shard == nil {
+			t.shard = m.shards[uint64(id)%uint64(len(m.shards))]
+		}
+		if d.err != nil || m.log.Partition(uint64(id)) == nil {
+			d.fail("partition that the manifest does not have")
+			return
+		}
+		p := m.addPartition(t, id, spec)
+		p.age.decode(d)
+		t.ends.Add(p.log.End())
+	}
+	if t.shard == nil {
+		t.shard = m.shards[0]
+	}
+	m.topics[t.id] = t
+	for n := d.count(20); n > 0 && d.err == nil; n-- {
+		id, revision := GroupID(d.uvarint()), d.uvarint()
+		spec := d.groupSpec()
+		if d.err == nil {
+			m.addGroup(t, id, spec, revision)
+		}
+	}
+}

@@ -1,0 +1,352 @@
+package placement
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/sharegroup"
+)
+
+// Commands: the first byte of a command section's body. Their fields are in
+// docs/formats/entry.md.
+const (
+	cmdBarrier          = 1 // nothing: it shows that all before it is applied
+	cmdCreatePartitions = 2
+	cmdDropTopic        = 3
+	cmdSetRetention     = 4
+	cmdCreateGroup      = 5
+	cmdSetOwner         = 6
+	cmdDropGroup        = 7
+	cmdPut              = 8
+	cmdSeal             = 9
+)
+
+// What a command may hold. Larger numbers are refused before they are logged.
+const (
+	maxPartitions = 1 << 16 // in one topic
+	maxName       = 1 << 12 // bytes of a tenant, group or topic name
+)
+
+func barrierCommand() []byte { return []byte{cmdBarrier} }
+
+func sealCommand() []byte { return []byte{cmdSeal} }
+
+func appendRetention(dst []byte, r kernel.Retention) []byte {
+	dst = appendBool(dst, r.Delete)
+	return binary.AppendUvarint(dst, uint64(max(r.Age, 0)))
+}
+
+func (d *decoder) retention() kernel.Retention {
+	return kernel.Retention{Delete: d.bool(), Age: time.Duration(d.offset())}
+}
+
+func (d *decoder) topicID() (id kernel.TopicID) {
+	if len(d.b) < len(id) {
+		d.fail("truncated")
+		return id
+	}
+	copy(id[:], d.b)
+	d.b = d.b[len(id):]
+	return id
+}
+
+func createPartitionsCommand(topic kernel.TopicID, specs []PartitionSpec, revision uint64) []byte {
+	b := append([]byte{cmdCreatePartitions}, topic[:]...)
+	b = binary.AppendUvarint(b, revision)
+	b = binary.AppendUvarint(b, uint64(len(specs)))
+	for _, s := range specs {
+		b = binary.AppendUvarint(b, uint64(s.Index))
+		b = appendRetention(b, s.Retention)
+	}
+	return b
+}
+
+func topicCommand(kind byte, topic kernel.TopicID, revision uint64) []byte {
+	b := append([]byte{kind}, topic[:]...)
+	return binary.AppendUvarint(b, revision)
+}
+
+func setRetentionCommand(topic kernel.TopicID, r kernel.Retention, revision uint64) []byte {
+	return appendRetention(topicCommand(cmdSetRetention, topic, revision), r)
+}
+
+func createGroupCommand(spec GroupSpec, revision uint64) []byte {
+	b := binary.AppendUvarint([]byte{cmdCreateGroup}, revision)
+	b = appendGroupSpec(b, spec)
+	return appendBool(b, spec.FromStart)
+}
+
+func appendGroupSpec(b []byte, s GroupSpec) []byte {
+	b = append(b, s.Topic[:]...)
+	b = append(b, byte(s.Address.Kind))
+	b = appendString(b, s.Address.Tenant)
+	b = appendString(b, s.Address.Group)
+	b = appendString(b, s.Address.Topic)
+	b = appendBool(b, s.Owner)
+	b = binary.AppendUvarint(b, uint64(s.FailedLimit))
+	b = binary.AppendUvarint(b, uint64(s.AcquiredLimit))
+	return binary.AppendUvarint(b, uint64(s.MaxAcquired))
+}
+
+func (d *decoder) groupSpec() (s GroupSpec) {
+	s.Topic = d.topicID()
+	s.Address.Kind = kernel.TopicKind(d.byte())
+	s.Address.Tenant, s.Address.Group, s.Address.Topic = d.string(), d.string(), d.string()
+	s.Owner = d.bool()
+	s.FailedLimit, s.AcquiredLimit, s.MaxAcquired = d.int(math.MaxInt32), d.int(math.MaxInt32), d.int(math.MaxInt32)
+	return s
+}
+
+func setOwnerCommand(id GroupID, owner bool) []byte {
+	return appendBool(binary.AppendUvarint([]byte{cmdSetOwner}, uint64(id)), owner)
+}
+
+func dropGroupCommand(id GroupID, revision uint64) []byte {
+	return binary.AppendUvarint(binary.AppendUvarint([]byte{cmdDropGroup}, uint64(id)), revision)
+}
+
+// putCommand: each entry is a key, then 0 for delete or 1 and the value.
+func putCommand(entries []KV) []byte {
+	b := binary.AppendUvarint([]byte{cmdPut}, uint64(len(entries)))
+	for _, e := range entries {
+		b = appendBytes(b, e.Key)
+		b = appendBool(b, e.Value != nil)
+		if e.Value != nil {
+			b = appendBytes(b, e.Value)
+		}
+	}
+	return b
+}
+
+// decodePuts reads what putCommand wrote after the kind byte.
+func decodePuts(b []byte) ([]KV, error) {
+	d := decoder{b: b}
+	n := d.count(2)
+	entries := make([]KV, 0, min(n, 1024))
+	for ; n > 0 && d.err == nil; n-- {
+		e := KV{Key: d.bytes()}
+		if d.bool() {
+			e.Value = d.bytes()
+		}
+		entries = append(entries, e)
+	}
+	return entries, d.err
+}
+
+// applyCommand applies one command. Every command may be applied again: the
+// second time it changes nothing and gives the same result.
+func (m *machine) applyCommand(body []byte) error {
+	d := &decoder{b: body}
+	var res commandResult
+	switch kind := d.byte(); kind {
+	case cmdBarrier:
+	case cmdCreatePartitions:
+		res = m.createPartitions(d)
+	case cmdDropTopic:
+		id := d.topicID()
+		if d.uvarint(); d.err == nil {
+			m.dropTopic(id)
+		}
+	case cmdSetRetention:
+		res = m.setRetention(d)
+	case cmdCreateGroup:
+		res = m.createGroup(d)
+	case cmdSetOwner:
+		res = m.setOwner(d)
+	case cmdDropGroup:
+		id := GroupID(d.uvarint())
+		if d.uvarint(); d.err == nil {
+			m.dropGroup(id)
+		}
+	case cmdPut:
+		m.writeKeyed(d.b)
+	case cmdSeal:
+		m.seal()
+	default:
+		d.fail(fmt.Sprintf("command kind %d", kind))
+	}
+	if d.err == nil {
+		m.answer(res)
+	}
+	return d.err
+}
+
+func (m *machine) createPartitions(d *decoder) (res commandResult) {
+	id, revision := d.topicID(), d.uvarint()
+	n := d.count(3)
+	specs := make([]PartitionSpec, 0, n)
+	for ; n > 0 && d.err == nil; n-- {
+		specs = append(specs, PartitionSpec{Index: int32(d.int(math.MaxInt32)), Retention: d.retention()})
+	}
+	if d.err != nil {
+		return res
+	}
+	t := m.topics[id]
+	if t == nil {
+		t = &topic{id: id, shard: m.shards[uint64(m.nextPartition)%uint64(len(m.shards))]}
+	}
+	m.table.mu.Lock()
+	defer m.table.mu.Unlock()
+	m.topics[id] = t
+	t.revision = max(t.revision, revision)
+	for _, s := range specs {
+		p := t.part(s.Index)
+		if p == nil {
+			p = m.addPartition(t, m.nextPartition, s)
+			m.nextPartition++
+			m.addWindows(p)
+		}
+		res.ids = append(res.ids, uint64(p.id))
+	}
+	return res
+}
+
+// addPartition makes a partition that begins at 0. The caller holds the
+// table's lock.
+func (m *machine) addPartition(t *topic, id PartitionID, s PartitionSpec) *partition {
+	lp, err := m.log.Create(uint64(id), 0)
+	if err != nil {
+		lp = m.log.Partition(uint64(id)) // restored from the checkpoint's manifest
+	}
+	p := &partition{id: id, index: s.Index, topic: t, log: lp, retention: s.Retention}
+	p.cut.retention = s.Retention
+	m.parts[id] = p
+	i, _ := slices.BinarySearchFunc(t.parts, s.Index, func(p *partition, x int32) int { return cmp.Compare(p.index, x) })
+	t.parts = slices.Insert(t.parts, i, p)
+	m.tell(t.shard, event{kind: evPartition, part: p})
+	return p
+}
+
+// addWindows gives the groups of a topic their windows on a new partition.
+func (m *machine) addWindows(p *partition) {
+	for _, g := range p.topic.groups {
+		m.tell(p.topic.shard, event{kind: evWindow, share: g, part: p, window: sharegroup.New(p.log.Start())})
+	}
+}
+
+func (m *machine) dropTopic(id kernel.TopicID) {
+	t := m.topics[id]
+	if t == nil {
+		return
+	}
+	m.table.mu.Lock()
+	delete(m.topics, id)
+	gone := make(map[PartitionID]bool, len(t.parts))
+	for _, p := range t.parts {
+		gone[p.id] = true
+		delete(m.parts, p.id)
+	}
+	for _, g := range t.groups {
+		delete(m.groups, g.id)
+	}
+	groups := t.groups
+	t.groups = nil
+	m.table.mu.Unlock()
+	m.producers.drop(gone)
+	for _, p := range t.parts {
+		m.log.Drop(uint64(p.id))
+		m.prop.forget(p.id)
+	}
+	for _, g := range groups {
+		m.tell(t.shard, event{kind: evDropped, share: g})
+	}
+	m.tell(t.shard, event{kind: evTopicDropped, topic: t})
+}
+
+func (m *machine) setRetention(d *decoder) (res commandResult) {
+	id, revision := d.topicID(), d.uvarint()
+	r := d.retention()
+	t := m.topics[id]
+	if d.err != nil {
+		return res
+	}
+	if t == nil {
+		res.err = kernel.Errorf(kernel.CodeNotFound, "topic", id.String(), "it is not in the placement group")
+		return res
+	}
+	if revision < t.revision {
+		return res // overtaken by a later command
+	}
+	m.table.mu.Lock()
+	defer m.table.mu.Unlock()
+	t.revision = revision
+	for _, p := range t.parts {
+		p.retention = r
+		m.tell(t.shard, event{kind: evRetention, part: p, retention: r})
+	}
+	return res
+}
+
+func (m *machine) createGroup(d *decoder) (res commandResult) {
+	revision, spec := d.uvarint(), d.groupSpec()
+	spec.FromStart = d.bool()
+	t := m.topics[spec.Topic]
+	if d.err != nil {
+		return res
+	}
+	if t == nil {
+		res.err = kernel.Errorf(kernel.CodeNotFound, "topic", spec.Address.Topic, "it is not in the placement group")
+		return res
+	}
+	for _, g := range t.groups {
+		if g.spec.Address == spec.Address {
+			return commandResult{ids: []uint64{uint64(g.id)}}
+		}
+	}
+	m.table.mu.Lock()
+	defer m.table.mu.Unlock()
+	g := m.addGroup(t, m.nextGroup, spec, revision)
+	m.nextGroup++
+	for _, p := range t.parts {
+		start := p.log.End()
+		if spec.FromStart {
+			start = p.log.Start()
+		}
+		m.tell(t.shard, event{kind: evWindow, share: g, part: p, window: sharegroup.New(start)})
+	}
+	return commandResult{ids: []uint64{uint64(g.id)}}
+}
+
+// addGroup makes a share group without windows. The caller holds the table's
+// lock.
+func (m *machine) addGroup(t *topic, id GroupID, spec GroupSpec, revision uint64) *share {
+	g := newShare(id, t, spec, revision)
+	m.groups[id] = g
+	t.groups = append(t.groups, g)
+	m.tell(t.shard, event{kind: evGroup, share: g})
+	return g
+}
+
+func (m *machine) setOwner(d *decoder) (res commandResult) {
+	id, owner := GroupID(d.uvarint()), d.bool()
+	if d.err != nil {
+		return res
+	}
+	g := m.groups[id]
+	if g == nil {
+		res.err = noGroup(id)
+		return res
+	}
+	m.table.mu.Lock()
+	g.spec.Owner = owner
+	m.table.mu.Unlock()
+	m.tell(g.topic.shard, event{kind: evOwner, share: g, on: owner})
+	return res
+}
+
+func (m *machine) dropGroup(id GroupID) {
+	g := m.groups[id]
+	if g == nil {
+		return
+	}
+	m.table.mu.Lock()
+	delete(m.groups, id)
+	g.topic.groups = slices.DeleteFunc(g.topic.groups, func(x *share) bool { return x == g })
+	m.table.mu.Unlock()
+	m.tell(g.topic.shard, event{kind: evDropped, share: g})
+}

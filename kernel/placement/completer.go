@@ -1,0 +1,123 @@
+package placement
+
+import (
+	"slices"
+
+	"github.com/trivium-mq/trivium/kernel"
+)
+
+// errand is what the completer is asked to do: answer a flight, or run a
+// function in its place in the order.
+type errand struct {
+	flight *flight
+	call   func()
+}
+
+// completer answers flights in the order in which they are resolved: it writes
+// the keyed state, runs publishers' completions, sends commands' results. One
+// goroutine steps it.
+type completer struct {
+	box    mailbox[errand]
+	write  func(index uint64, puts [][]byte) error // keyed writes of one entry
+	landed func([]*flight)
+	failed func(error)
+	commit *Histogram
+	clock  clock
+
+	flush  []kernel.Completion // told something in this step
+	marked map[kernel.Completion]struct{}
+	done   []*flight
+}
+
+func newCompleter(c clock, h *Histogram) *completer {
+	return &completer{box: newMailbox[errand](), clock: c, commit: h, marked: make(map[kernel.Completion]struct{})}
+}
+
+func (c *completer) post(flights ...*flight) {
+	for _, f := range flights {
+		c.box.post(errand{flight: f})
+	}
+}
+
+// early answers the publishes of a flight that has not even been proposed.
+func (c *completer) early(f *flight) {
+	c.post(&flight{pend: slices.Clone(f.pend)})
+	f.pend = f.pend[:0]
+}
+
+// step answers all that has been posted and says whether that was anything.
+func (c *completer) step() bool {
+	errands := c.box.take()
+	if len(errands) == 0 {
+		c.box.give(errands)
+		return false
+	}
+	now := c.clock.mono()
+	for _, e := range errands {
+		if e.call != nil {
+			e.call()
+			continue
+		}
+		c.answer(e.flight, now)
+		c.done = append(c.done, e.flight)
+	}
+	for _, done := range c.flush {
+		done.Flush()
+	}
+	clear(c.flush)
+	c.flush = c.flush[:0]
+	clear(c.marked)
+	c.landed(c.done)
+	clear(c.done)
+	c.done = c.done[:0]
+	c.box.give(errands)
+	return true
+}
+
+func (c *completer) answer(f *flight, now int64) {
+	if len(f.keyed) > 0 {
+		if err := c.write(f.index, f.keyed); err != nil {
+			c.failed(err)
+			f.err = kernel.Errorf(kernel.CodeUnknown, "", "", "keyed state: %v", err)
+		}
+	}
+	if f.born != 0 && f.err == nil {
+		c.commit.Observe(now - f.born)
+	}
+	var last kernel.Completion
+	for i := range f.pend {
+		p := &f.pend[i]
+		p.done.Completed(p.token, f.result(p))
+		if p.done != last {
+			last = p.done
+			c.mark(last)
+		}
+	}
+	for i, ch := range f.commands {
+		res := commandResult{err: f.err}
+		if f.err == nil {
+			res = f.answers[i]
+		}
+		ch <- res
+	}
+}
+
+// mark notes that a completion is to be flushed, once per step.
+func (c *completer) mark(done kernel.Completion) {
+	if n := len(c.flush); n > 0 && n <= 8 {
+		if slices.Contains(c.flush, done) {
+			return
+		}
+	} else if n > 8 {
+		if len(c.marked) == 0 {
+			for _, d := range c.flush {
+				c.marked[d] = struct{}{}
+			}
+		}
+		if _, ok := c.marked[done]; ok {
+			return
+		}
+		c.marked[done] = struct{}{}
+	}
+	c.flush = append(c.flush, done)
+}

@@ -1,0 +1,218 @@
+package placement
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/sharegroup"
+	slog "github.com/trivium-mq/trivium/storage/log"
+	"github.com/trivium-mq/trivium/storage/record"
+)
+
+// give reads the records of a hand-out and calls the consumer. What turns out
+// not to be there is archived, and the member gets its credit back.
+func (s *shard) give(sh *share, m *Member, runs []sharegroup.Run, now int64) {
+	s.read(sh, m, runs, now)
+	if len(s.batch) == 0 {
+		return
+	}
+	if !m.hand(s.batch) {
+		s.settleRuns(sh, m, runs, sharegroup.Release, now) // it has just stopped
+		return
+	}
+	s.handed(sh, m, runs, now)
+}
+
+// handed accounts for the records in s.batch, which the member has got.
+func (s *shard) handed(sh *share, m *Member, runs []sharegroup.Run, now int64) {
+	n := uint64(len(s.batch))
+	sh.stat.delivered.Add(n)
+	s.metrics.Delivered.Add(n)
+	if m.auto {
+		s.settleRuns(sh, m, runs, sharegroup.Accept, now)
+		sh.stat.settled.Add(n)
+		s.metrics.Settled.Add(n)
+	}
+}
+
+func (s *shard) settleRuns(sh *share, m *Member, runs []sharegroup.Run, o sharegroup.Outcome, now int64) {
+	for _, r := range runs {
+		// What the member does not hold any more is none of our business.
+		sh.group.Settle(r.Partition, sharegroup.Ack{Member: m.id, First: r.First, Last: r.Last, Outcome: o}, now) //nolint:errcheck
+	}
+}
+
+// read makes s.batch of the records in runs. It is valid until the next read.
+func (s *shard) read(sh *share, m *Member, runs []sharegroup.Run, now int64) {
+	total := 0
+	for _, r := range runs {
+		total += r.Len()
+	}
+	clear(s.views)                            // lets go of the last batch's bytes
+	s.views = slices.Grow(s.views[:0], total) // deliveries point into it: it must not move
+	s.batch = s.batch[:0]
+	for _, r := range runs {
+		s.readRun(sh, m, r, now)
+	}
+}
+
+// readRun appends the records of one run to s.batch.
+func (s *shard) readRun(sh *share, m *Member, r sharegroup.Run, now int64) {
+	w := sh.window(r.Partition)
+	if w.cursor == nil {
+		w.cursor = w.part.log.Cursor()
+	}
+	w.cursor.SeekTo(r.First)
+	for next := r.First; next <= r.Last; {
+		v, err := w.cursor.Next()
+		if err != nil {
+			if next = s.unreadable(sh, m, w, next, r.Last, err, now); next > r.Last {
+				return
+			}
+			w.cursor.SeekTo(next)
+			continue
+		}
+		if v == nil || v.Offset > r.Last {
+			w.Hole(next, r.Last)
+			return
+		}
+		if v.Offset > next {
+			w.Hole(next, v.Offset-1)
+		}
+		next = v.Offset + 1
+		if v.HeaderCount() > 0 && s.expired(v) {
+			s.archive(sh, m, w, v.Offset, now)
+			continue
+		}
+		s.views = append(s.views, *v)
+		s.batch = append(s.batch, kernel.Delivery{
+			Record: &s.views[len(s.views)-1], Partition: r.Partition, Offset: v.Offset,
+			Acquired: int32(r.Acquired), Failed: int32(r.Failed), Redelivered: r.Redelivered,
+		})
+	}
+}
+
+// expired says whether a record's time is over.
+func (s *shard) expired(v *record.View) bool {
+	value, ok := v.Header(kernel.HeaderExpiresAt)
+	if !ok {
+		return false
+	}
+	at, err := strconv.ParseInt(string(value), 10, 64)
+	return err == nil && s.clock.wall() >= at
+}
+
+// archive settles a record that the member holds without handing it over.
+func (s *shard) archive(sh *share, m *Member, w *window, offset int64, now int64) {
+	ack := sharegroup.Ack{Member: m.id, First: offset, Last: offset, Outcome: sharegroup.Gap}
+	if res, err := w.Settle(ack, now); err != nil || res.Records == 0 {
+		return
+	}
+	s.metrics.Expired.Add(1)
+	if !m.pull {
+		sh.group.Grant(m.id, 1) //nolint:errcheck // it is a member
+		s.queue(sh)
+	}
+}
+
+// unreadable deals with records that cannot be read, and returns where to go
+// on. Lost ones are skipped, loudly; what may be read later is given back and
+// the share rests until the next tick.
+func (s *shard) unreadable(sh *share, m *Member, w *window, next, last int64, cause error, now int64) int64 {
+	if d, ok := errors.AsType[*slog.Damage](cause); ok {
+		to := min(max(d.Last, next), last)
+		s.log.Error().Err(cause).Uint64("partition", uint64(w.part.id)).
+			Int64("first", next).Int64("last", to).Msg("records are lost to damage on disk and are skipped")
+		s.metrics.Lost.Add(uint64(to - next + 1))
+		w.Hole(next, to)
+		return to + 1
+	}
+	w.Settle(sharegroup.Ack{Member: m.id, First: next, Last: last, Outcome: sharegroup.Release}, now) //nolint:errcheck
+	if !m.pull {
+		sh.group.Grant(m.id, int(last-next+1)) //nolint:errcheck
+	}
+	if !errors.Is(cause, slog.ErrDropped) {
+		s.log.Warn().Err(cause).Uint64("partition", uint64(w.part.id)).Int64("offset", next).Msg("records cannot be read now")
+	}
+	if !sh.stalled {
+		sh.stalled = true
+		s.stalled = append(s.stalled, sh)
+	}
+	return last + 1
+}
+
+// rest lets go of the bytes that cursors keep where there is nothing more to
+// read for now.
+func (s *shard) rest(sh *share) {
+	for _, w := range sh.windows {
+		if w.cursor != nil && w.cursor.Offset() >= w.known {
+			w.cursor.Release()
+		}
+	}
+}
+
+// acquisition is an Acquire call on its way.
+type acquisition struct {
+	member *Member
+	max    int
+	fn     func([]kernel.Delivery, int64)
+	done   chan<- error
+}
+
+// acquire serves an Acquire. If hand-outs wait for a reservation in the log it
+// is parked, and retried when that has been applied.
+func (s *shard) acquire(a *acquisition) {
+	m := a.member
+	sh := m.share
+	if err := s.present(m); err != nil {
+		a.done <- err
+		return
+	}
+	now := s.clock.mono()
+	s.touch(sh)
+	var runs []sharegroup.Run
+	for s.batch = s.batch[:0]; len(s.batch) == 0 && !sh.stalled; { // all of a hand-out may be expired, or holes
+		var err error
+		if runs, err = sh.group.Acquire(m.id, a.max, now); err != nil {
+			a.done <- err
+			return
+		}
+		if len(runs) == 0 {
+			break
+		}
+		s.read(sh, m, runs, now)
+	}
+	if len(s.batch) == 0 && sh.reserving() {
+		sh.parked = append(sh.parked, a)
+		return
+	}
+	a.fn(s.batch, sh.group.Ready())
+	s.handed(sh, m, runs, now)
+	s.rest(sh)
+	a.done <- nil
+}
+
+// retry serves parked Acquire calls again.
+func (s *shard) retry(sh *share) {
+	if len(sh.parked) == 0 {
+		return
+	}
+	parked := sh.parked
+	sh.parked = nil
+	for _, a := range parked {
+		s.acquire(a)
+	}
+}
+
+// present returns why the member may take nothing, or nil.
+func (s *shard) present(m *Member) error {
+	switch {
+	case m.share.gone:
+		return kernel.Errorf(kernel.CodeDropped, "group", m.share.spec.Address.Group, "it was deleted")
+	case m.share.members[m.id] != m:
+		return errNotLeading
+	}
+	return nil
+}

@@ -1,0 +1,196 @@
+package placement
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+const (
+	tickEvery    = time.Second
+	flushTimeout = 2 * time.Second
+)
+
+// drivers are the goroutines of a group: one per shard, the completer, the
+// sealer, the timer, and what a log needs. They only step what they are given.
+// A group without started drivers is stepped by its test.
+type drivers struct {
+	wg      sync.WaitGroup
+	ctx     context.Context
+	cancel  context.CancelFunc
+	settle  chan struct{} // settlements have begun to wait
+	started bool
+
+	mu      sync.Mutex
+	stopped bool
+}
+
+func (d *drivers) start(g *Group) {
+	d.ctx, d.cancel = context.WithCancel(context.Background())
+	d.settle = make(chan struct{}, 1)
+	d.started = true
+	g.prop.delay = func() { signal(d.settle) }
+	for _, s := range g.shards {
+		d.run(s.box.wake, s.step)
+	}
+	d.run(g.out.box.wake, g.out.step)
+	d.wg.Go(func() { d.time(g) })
+	if g.sealer != nil {
+		d.wg.Go(func() { d.seal(g.sealer) })
+	}
+}
+
+// run steps something whenever it is woken, until there is nothing to do, and
+// a last time at the end.
+func (d *drivers) run(wake <-chan struct{}, step func() bool) {
+	d.wg.Go(func() {
+		for {
+			select {
+			case <-wake:
+				for step() {
+				}
+			case <-d.ctx.Done():
+				for step() {
+				}
+				return
+			}
+		}
+	})
+}
+
+// time tells the parts about time: settlements that have waited long enough,
+// and once a second everything else.
+func (d *drivers) time(g *Group) {
+	tick := time.NewTicker(tickEvery)
+	defer tick.Stop()
+	delay := time.NewTimer(time.Hour)
+	delay.Stop()
+	defer delay.Stop()
+	armed := false
+	for {
+		select {
+		case <-d.settle:
+			if !armed {
+				delay.Reset(settleDelay)
+				armed = true
+			}
+		case <-delay.C:
+			armed = false
+			g.prop.settleTimeout()
+		case <-tick.C:
+			g.tick()
+		case <-d.ctx.Done():
+			return
+		}
+	}
+}
+
+// seal makes checkpoints as captures come, and tries failed ones again.
+func (d *drivers) seal(s *sealer) {
+	retry := time.NewTimer(time.Hour)
+	retry.Stop()
+	defer retry.Stop()
+	for {
+		select {
+		case <-s.wake:
+		case <-retry.C:
+		case <-d.ctx.Done():
+			return
+		}
+		for more := true; more && d.ctx.Err() == nil; {
+			var err error
+			if more, err = s.step(); err != nil {
+				s.logger.Error().Err(err).Msg("no checkpoint; it is tried again")
+				retry.Reset(tickEvery)
+			}
+		}
+	}
+}
+
+// once runs fn on a goroutine that stop waits for.
+func (d *drivers) once(fn func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.stopped {
+		d.wg.Go(fn)
+	}
+}
+
+// stop ends the goroutines, after the log has ended: what is in flight is
+// answered, memberships end, mailboxes refuse what comes.
+func (d *drivers) stop(g *Group) {
+	g.prop.abandon()
+	for _, s := range g.shards {
+		s.ask(func() { s.unlead(errStopped) })
+		s.box.close()
+	}
+	g.out.box.close()
+	d.mu.Lock()
+	d.stopped = true
+	d.mu.Unlock()
+	if d.started {
+		d.cancel()
+	}
+	d.wg.Wait()
+}
+
+// tick is called once a second.
+func (g *Group) tick() {
+	g.prop.tick()
+	for _, s := range g.shards {
+		s.post([]event{{kind: evTick}})
+	}
+}
+
+// readiness lets others wait for the leadership.
+type readiness struct {
+	mu     sync.Mutex
+	closed bool
+	ch     chan struct{} // closed while ready
+	on     bool
+}
+
+func (r *readiness) init() { r.ch = make(chan struct{}) }
+
+func (r *readiness) set(on bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case on == r.on || r.closed:
+		return
+	case on:
+		close(r.ch)
+	default:
+		r.ch = make(chan struct{})
+	}
+	r.on = on
+}
+
+// close ends all waiting, for ever.
+func (r *readiness) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.closed && !r.on {
+		close(r.ch)
+	}
+	r.closed, r.on = true, false
+}
+
+func (r *readiness) wait(ctx context.Context) error {
+	for {
+		r.mu.Lock()
+		ch, on, closed := r.ch, r.on, r.closed
+		r.mu.Unlock()
+		switch {
+		case closed:
+			return errStopped
+		case on:
+			return nil
+		}
+		select {
+		case <-ch:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,5 @@
+//go:build trivium_earlyreply
+
+package placement
+
+const earlyReply = true

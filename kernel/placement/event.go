@@ -1,0 +1,45 @@
+package placement
+
+import (
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/sharegroup"
+)
+
+// eventKind is what happened. The machine posts events in the order of the
+// log, so that a shard's durable state is the one as of its last event.
+type eventKind uint8
+
+const (
+	evExtended     eventKind = iota + 1 // part has new records
+	evSettled                           // data settles records of share on partition id
+	evTrimmed                           // part starts at n now
+	evPartition                         // part was made
+	evGroup                             // share was made
+	evWindow                            // share has a window on part
+	evOwner                             // share is an owner (on) or not
+	evRetention                         // part has another retention
+	evDropped                           // share is gone
+	evTopicDropped                      // topic is gone, after its shares
+	evLead                              // leadership of term n begins
+	evUnlead                            // it is over
+	evCapture                           // add the durable windows to capture
+	evTick                              // time passes
+	evCall                              // call runs
+)
+
+// event is one item in a shard's mailbox; the fields that its kind has are
+// set.
+type event struct {
+	kind      eventKind
+	on        bool
+	share     *share
+	part      *partition
+	topic     *topic
+	id        PartitionID
+	n         int64
+	data      []byte
+	window    *sharegroup.Window
+	retention kernel.Retention
+	capture   *capture
+	call      func()
+}

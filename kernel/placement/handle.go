@@ -1,0 +1,266 @@
+package placement
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/sharegroup"
+)
+
+// lane is a topic as its shard sees it.
+type lane struct {
+	at     int // place in the shard's list
+	parts  []*partition
+	shares []*share
+	active []*share // those with members: only they hear of new records at once
+}
+
+// handle takes in one event.
+func (s *shard) handle(e *event) {
+	switch e.kind {
+	case evExtended:
+		s.extended(e.part)
+	case evSettled:
+		if err := s.settled(e); err != nil {
+			s.log.Error().Err(err).Uint64("group", uint64(e.share.id)).Msg("a settlement in the log cannot be read")
+		}
+	case evTrimmed:
+		s.trimmed(e.part, e.n)
+	case evPartition:
+		s.addPartition(e.part)
+	case evGroup:
+		s.addShare(e.share)
+	case evWindow:
+		s.addWindow(e.share, &window{Window: e.window, part: e.part})
+	case evOwner:
+		e.share.owner = e.on
+		s.floorsMoved(e.share.topic)
+	case evRetention:
+		e.part.cut.retention = e.retention
+		s.floorMoved(e.part)
+	case evDropped:
+		s.dropShare(e.share)
+	case evTopicDropped:
+		s.dropTopic(e.topic)
+	case evLead:
+		s.lead(uint64(e.n))
+	case evUnlead:
+		s.unlead(errNotLeading)
+	case evCapture:
+		s.capture(e.capture)
+	case evTick:
+		s.tick()
+	case evCall:
+		e.call()
+	}
+}
+
+// extended tells the shares with members about new records.
+func (s *shard) extended(p *partition) {
+	for _, sh := range p.topic.lane.active {
+		if w := sh.window(p.index); w != nil {
+			w.extend()
+			s.queue(sh)
+		}
+	}
+}
+
+func (s *shard) addPartition(p *partition) {
+	l := &p.topic.lane
+	if len(l.parts) == 0 {
+		l.at = len(s.topics)
+		s.topics = append(s.topics, p.topic)
+	}
+	l.parts = append(l.parts, p)
+}
+
+// dropTopic forgets a topic; its shares have gone before.
+func (s *shard) dropTopic(t *topic) {
+	last := len(s.topics) - 1
+	moved := s.topics[last]
+	s.topics[t.lane.at], moved.lane.at = moved, t.lane.at
+	s.topics[last] = nil
+	s.topics = s.topics[:last]
+	t.lane = lane{}
+}
+
+func (s *shard) addShare(sh *share) {
+	if s.ahead > 0 {
+		sh.policy.ReadAhead = s.ahead
+	}
+	sh.group = sharegroup.NewGroup(sh.policy)
+	sh.topic.lane.shares = append(sh.topic.lane.shares, sh)
+}
+
+func (s *shard) addWindow(sh *share, w *window) {
+	w.known = w.part.log.End()
+	sh.add(w)
+	if s.term != 0 {
+		sh.group.Lead(w.part.index, w.Window, s.term, w.known)
+	}
+	s.touch(sh)
+}
+
+// dropShare ends a share for good.
+func (s *shard) dropShare(sh *share) {
+	if sh.gone {
+		return
+	}
+	s.dismiss(sh, kernel.Errorf(kernel.CodeDropped, "group", sh.spec.Address.Group, "it was deleted"))
+	sh.gone = true
+	sh.windows, sh.group = nil, sharegroup.NewGroup(sh.policy)
+	l := &sh.topic.lane
+	l.shares = slices.DeleteFunc(l.shares, func(x *share) bool { return x == sh })
+	s.floorsMoved(sh.topic)
+	sh.stat.ready.Store(0)
+	sh.stat.held.Store(0)
+	sh.stat.seen.Store(-1)
+	sh.stat.consumers.Store(0)
+}
+
+// dismiss ends the memberships of a share.
+func (s *shard) dismiss(sh *share, reason error) {
+	ids := make([]sharegroup.MemberID, 0, len(sh.members))
+	for id := range sh.members {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids) // histories replay in the same order
+	for _, id := range ids {
+		sh.members[id].end(reason)
+	}
+	for _, a := range sh.parked {
+		a.done <- reason
+	}
+	sh.members, sh.parked = nil, nil
+	s.deactivate(sh)
+}
+
+func (s *shard) deactivate(sh *share) {
+	sh.active = false
+	l := &sh.topic.lane
+	l.active = slices.DeleteFunc(l.active, func(x *share) bool { return x == sh })
+}
+
+// lead begins to hand out. Everything that earlier leaders have logged has
+// been applied.
+func (s *shard) lead(term uint64) {
+	s.unlead(errNotLeading)
+	s.term = term
+	for _, t := range s.topics {
+		for _, sh := range t.lane.shares {
+			for _, w := range sh.windows {
+				w.known = w.part.log.End()
+				sh.group.Lead(w.part.index, w.Window, term, w.known)
+			}
+			s.touch(sh)
+		}
+		s.floorsMoved(t)
+	}
+}
+
+// unlead drops the overlays, and ends all memberships.
+func (s *shard) unlead(reason error) {
+	if s.term == 0 {
+		return
+	}
+	s.term = 0
+	s.section, s.urgent = s.section[:0], false
+	for _, t := range s.topics {
+		for _, sh := range t.lane.shares {
+			s.dismiss(sh, reason)
+			for _, w := range sh.windows {
+				sh.group.Unlead(w.part.index)
+			}
+			sh.group = sharegroup.NewGroup(sh.policy)
+			s.touch(sh)
+		}
+	}
+}
+
+// join adds a member.
+func (s *shard) join(sh *share, opt kernel.MemberOptions, to kernel.Consumer) (*Member, error) {
+	if sh.gone {
+		return nil, noGroup(sh.id)
+	}
+	if s.term == 0 {
+		return nil, errNotLeading
+	}
+	id, err := sh.group.Join(sharegroup.Options{Exclusive: opt.Exclusive, Pull: opt.Pull})
+	if errors.Is(err, sharegroup.ErrExclusive) {
+		return nil, kernel.Errorf(kernel.CodeAccessRefused, "group", sh.spec.Address.Group, "an exclusive consumer is there, or one that does not let this one be exclusive")
+	}
+	if err != nil {
+		return nil, kernel.Errorf(kernel.CodeInternal, "group", sh.spec.Address.Group, "%v", err)
+	}
+	m := &Member{share: sh, shard: s, id: id, to: to, auto: opt.AutoSettle, pull: opt.Pull, tag: opt.Tag}
+	if sh.members == nil {
+		sh.members = make(map[sharegroup.MemberID]*Member)
+	}
+	sh.members[id] = m
+	if !sh.active {
+		sh.active = true
+		sh.topic.lane.active = append(sh.topic.lane.active, sh)
+		sh.extend()
+	}
+	s.queue(sh)
+	sh.publish() // Leave and Stats count it from now on
+	return m, nil
+}
+
+// leave removes a member. What it has said before counts.
+func (s *shard) leave(m *Member) {
+	sh := m.share
+	if sh.gone || sh.members[m.id] != m {
+		return
+	}
+	s.attend(m, s.clock.mono())
+	sh.group.Leave(m.id, true) //nolint:errcheck // it is a member
+	delete(sh.members, m.id)
+	s.queue(sh)
+	sh.publish()
+	if len(sh.members) == 0 {
+		s.deactivate(sh)
+	}
+}
+
+func (s *shard) stopMember(m *Member) {
+	if sh := m.share; !sh.gone && sh.members[m.id] == m {
+		s.attend(m, s.clock.mono())
+		sh.group.Stop(m.id) //nolint:errcheck // it is a member
+		s.queue(sh)
+		sh.publish()
+	}
+}
+
+// purge archives what a share has ready. When it returns that is with the
+// proposer: a barrier behind it tells when it is done.
+func (s *shard) purge(sh *share) (n int64, err error) {
+	if sh.gone {
+		return 0, noGroup(sh.id)
+	}
+	if s.term == 0 {
+		return 0, errNotLeading
+	}
+	sh.extend()
+	for _, w := range sh.windows {
+		k, _ := w.Purge()
+		n += k
+	}
+	s.touch(sh)
+	s.collect()
+	return n, nil
+}
+
+// tick looks after what depends on time.
+func (s *shard) tick() {
+	for _, sh := range s.stalled {
+		sh.stalled = false
+		if !sh.gone {
+			s.queue(sh)
+		}
+	}
+	clear(s.stalled)
+	s.stalled = s.stalled[:0]
+	s.sweep()
+}

@@ -1,0 +1,102 @@
+package placement
+
+import (
+	"context"
+	"encoding/binary"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/storage/kv"
+)
+
+// keyed is the group's part of the node's key-value store.
+type keyed struct {
+	store  *kv.Store // nil: a volatile group has none
+	prefix []byte
+	batch  kv.Batch // for write, which has one caller
+}
+
+func newKeyed(store *kv.Store, id uint32) *keyed {
+	return &keyed{store: store, prefix: binary.BigEndian.AppendUint32(nil, id)}
+}
+
+func (k *keyed) key(key []byte) []byte {
+	return append(k.prefix[:len(k.prefix):len(k.prefix)], key...)
+}
+
+// write does the keyed writes of one entry. Doing them again changes nothing.
+func (k *keyed) write(index uint64, puts [][]byte) error {
+	defer k.batch.Reset()
+	for _, body := range puts {
+		entries, err := decodePuts(body)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			if e.Value == nil {
+				k.batch.Delete(k.key(e.Key), index)
+			} else {
+				k.batch.Put(k.key(e.Key), e.Value, index)
+			}
+		}
+	}
+	if k.store == nil {
+		return errNoKeys
+	}
+	return k.store.Commit(&k.batch)
+}
+
+func (k *keyed) sync() error { return k.store.Sync() }
+
+var errNoKeys = &kernel.Error{Code: kernel.CodeNotAllowed, Detail: "a volatile group keeps no keyed state"}
+
+// maxKey is the longest key of the keyed state.
+const maxKey = 16 << 10
+
+// Put writes keyed state: all entries or none, durable when it returns. The
+// last writer wins. CodeUnknown as for every command; it may be repeated.
+func (g *Group) Put(ctx context.Context, entries []KV) error {
+	if g.keyed.store == nil {
+		return errNoKeys
+	}
+	size := 0
+	for _, e := range entries {
+		if len(e.Key) == 0 || len(e.Key) > maxKey {
+			return kernel.Errorf(kernel.CodeInvalid, "key", "", "a key has 1 to %d bytes", maxKey)
+		}
+		size += len(e.Key) + len(e.Value)
+	}
+	if size > g.limits.RecordBytes {
+		return errTooLarge
+	}
+	_, err := g.do(ctx, putCommand(entries))
+	return err
+}
+
+// Get returns a value of the keyed state, nil if the key is missing. What a
+// finished Put wrote is seen.
+func (g *Group) Get(key []byte) ([]byte, error) {
+	if g.keyed.store == nil {
+		return nil, errNoKeys
+	}
+	value, _, ok, err := g.keyed.store.Get(g.keyed.key(key))
+	if err != nil {
+		return nil, kernel.Errorf(kernel.CodeInternal, "key", string(key), "%v", err)
+	}
+	if ok && value == nil {
+		value = []byte{}
+	}
+	return value, nil
+}
+
+// Iterate calls fn for every key that begins with prefix, in order, until fn
+// fails. The slices are valid during the call. kv.ErrStop ends it early
+// without an error.
+func (g *Group) Iterate(prefix []byte, fn func(key, value []byte) error) error {
+	if g.keyed.store == nil {
+		return errNoKeys
+	}
+	n := len(g.keyed.prefix)
+	return g.keyed.store.Iterate(g.keyed.key(prefix), func(key, value []byte, _ uint64) error {
+		return fn(key[n:], value)
+	})
+}

@@ -1,0 +1,169 @@
+package placement
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"path"
+
+	"github.com/trivium-mq/trivium/metasvc/raftgroup"
+	"github.com/trivium-mq/trivium/storage/checkpoint"
+	slog "github.com/trivium-mq/trivium/storage/log"
+)
+
+// Open opens a durable group on the node's write-ahead log, from its newest
+// checkpoint. What the log has after that is applied in the background; the
+// group leads, if it does, when that is done: see WaitReady.
+func Open(cfg Config) (*Group, error) {
+	g, store, meta, err := openState(cfg)
+	if err != nil {
+		return nil, err
+	}
+	g.drivers.start(g)
+	// The log calls back as soon as it is open, before it can be told to the
+	// proposer: the callbacks wait for that.
+	wired := make(chan struct{})
+	rg, err := raftgroup.Open(raftgroup.Config{
+		Group: cfg.WAL, NodeID: cfg.Raft.NodeID, Checkpoints: store,
+		Machine: lateMachine{wired, g.machine}, Restored: meta.Index,
+		Bootstrap: cfg.Raft.Bootstrap, Transport: cfg.Raft.Transport, Timing: cfg.Raft.Timing,
+		KeepBytes: cfg.Raft.KeepBytes, Logger: cfg.Logger,
+		Watch: func(l raftgroup.Leadership) {
+			<-wired
+			if l.Leader {
+				g.onLead(l.Term)
+			} else {
+				g.onUnlead()
+			}
+		},
+		OnFailure: g.fail,
+	})
+	if err != nil {
+		g.closing = func() error { return nil }
+		g.Close()
+		return nil, fmt.Errorf("placement: open group %d: %w", cfg.ID, err)
+	}
+	g.prop.log, g.sealer.log = rg, rg
+	g.closing = rg.Close
+	close(wired)
+	return g, nil
+}
+
+// openState makes a group and loads its checkpoint. No goroutine runs yet, and
+// it has no log.
+func openState(cfg Config) (*Group, *checkpoint.Store, checkpoint.Meta, error) {
+	var none checkpoint.Meta
+	store, err := checkpoint.Open(cfg.FS, path.Join(cfg.Dir, "checkpoints"))
+	if err != nil {
+		return nil, nil, none, fmt.Errorf("placement: open group %d: %w", cfg.ID, err)
+	}
+	meta, sv, err := loadSaved(store)
+	if err != nil {
+		return nil, nil, none, fmt.Errorf("placement: open group %d: %w", cfg.ID, err)
+	}
+	g := newGroup(cfg)
+	g.keyed = newKeyed(cfg.KV, cfg.ID)
+	for _, s := range g.shards {
+		s.ahead = readAhead
+	}
+	m := g.machine
+	m.open = func(manifest *slog.Manifest) (*slog.Log, error) {
+		return slog.Open(cfg.FS, path.Join(cfg.Dir, "segments"), slog.Options{Cache: cfg.Cache, Source: cfg.WAL}, manifest)
+	}
+	if m.log, err = m.open(sv.manifest); err != nil {
+		return nil, nil, none, fmt.Errorf("placement: open group %d: %w", cfg.ID, err)
+	}
+	for _, missing := range m.log.Missing() {
+		cfg.Logger.Error().Err(missing.Err).Str("segment", slog.SegmentName(missing.ID)).Msg("a segment file is missing or damaged: its records cannot be read")
+	}
+	g.sealer = &sealer{
+		machine: m, store: store, sync: g.keyed.sync, clock: g.clock, metrics: &g.metrics,
+		logger: cfg.Logger, kept: []*slog.Manifest{sv.manifest}, wake: make(chan struct{}, 1),
+	}
+	m.sealer = g.sealer
+	g.prop.room = g.durableRoom
+	if err := m.restore(sv); err != nil {
+		return nil, nil, none, fmt.Errorf("placement: open group %d: checkpoint %s: %w", cfg.ID, meta.ID(), errors.Join(err, m.log.Close()))
+	}
+	return g, store, meta, nil
+}
+
+// durableRoom refuses publishes when the log grows and nothing can be sealed.
+func (g *Group) durableRoom() error {
+	if g.machine.sinceSeal.Load() > 16*g.limits.SealBytes || g.sealer.behind() {
+		return errUnsealed
+	}
+	return nil
+}
+
+// lateMachine is a machine that is not called before it is wired.
+type lateMachine struct {
+	wired <-chan struct{}
+	*machine
+}
+
+func (l lateMachine) Apply(entries []raftgroup.Entry) {
+	<-l.wired
+	l.machine.Apply(entries)
+}
+
+// loadSaved reads the newest checkpoint; without one it is the empty state.
+func loadSaved(store *checkpoint.Store) (checkpoint.Meta, *saved, error) {
+	if len(store.List()) == 0 {
+		return checkpoint.Meta{}, &saved{manifest: &slog.Manifest{}}, nil
+	}
+	meta, r, err := store.Latest()
+	if err != nil {
+		return meta, nil, err
+	}
+	payload := make([]byte, meta.Size) // as long as the file, which was checked
+	_, err = io.ReadFull(r, payload)
+	if err = errors.Join(err, r.Close()); err != nil {
+		return meta, nil, fmt.Errorf("checkpoint %s: %w", meta.ID(), err)
+	}
+	sv, err := decodeSaved(payload)
+	if err != nil {
+		return meta, nil, fmt.Errorf("checkpoint %s: %w", meta.ID(), err)
+	}
+	return meta, sv, nil
+}
+
+// Restore replaces the whole state by that of a checkpoint which the leader
+// has sent, since this node was too far behind.
+func (m *machine) Restore(meta checkpoint.Meta, r io.Reader) error {
+	payload := make([]byte, meta.Size)
+	if _, err := io.ReadFull(r, payload); err != nil {
+		return fmt.Errorf("placement: restore checkpoint %s: %w", meta.ID(), err)
+	}
+	sv, err := decodeSaved(payload)
+	if err != nil {
+		return fmt.Errorf("placement: restore checkpoint %s: %w", meta.ID(), err)
+	}
+	log, err := m.open(sv.manifest)
+	if err != nil {
+		return fmt.Errorf("placement: restore checkpoint %s: %w", meta.ID(), err)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.sealer.reset(sv.manifest)
+	m.clear()
+	old := m.log
+	m.log, m.index, m.broken = log, meta.Index, false
+	if err := m.restore(sv); err != nil {
+		m.broken = true // the old state is gone
+		return fmt.Errorf("placement: restore checkpoint %s: %w", meta.ID(), err)
+	}
+	if err := old.Close(); err != nil {
+		m.sealer.logger.Warn().Err(err).Msg("closing the replaced log")
+	}
+	return nil
+}
+
+// clear drops all there is, as if every topic had been dropped.
+func (m *machine) clear() {
+	for id := range m.topics {
+		m.dropTopic(id)
+	}
+	m.sinceSeal.Store(0)
+	m.nextSeal = m.sealBytes
+}

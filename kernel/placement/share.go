@@ -1,0 +1,134 @@
+package placement
+
+import (
+	"cmp"
+	"slices"
+	"sync/atomic"
+
+	"github.com/trivium-mq/trivium/sharegroup"
+	slog "github.com/trivium-mq/trivium/storage/log"
+)
+
+// readAhead is how far hand-outs of a durable group may be reserved ahead, so
+// that what was in flight at a crash comes back marked redelivered (see
+// sharegroup.Policy).
+const readAhead = 4096
+
+// share is one share group. The machine writes revision and spec under the
+// table's lock; everything after that belongs to the shard.
+type share struct {
+	id       GroupID
+	topic    *topic
+	revision uint64
+	spec     GroupSpec
+
+	owner   bool
+	policy  sharegroup.Policy
+	group   *sharegroup.Group
+	windows []*window // by partition index
+	members map[sharegroup.MemberID]*Member
+	parked  []*acquisition
+	active  bool // in its lane's list of shares with members
+	queued  bool // in the shard's line
+	touched bool // in the shard's list of what this step has touched
+	stalled bool // its records cannot be read now
+	gone    bool
+	stat    shareStat
+}
+
+// shareStat is what others read of a share.
+type shareStat struct {
+	ready, held        atomic.Int64
+	seen               atomic.Int64 // sum of the ends that ready refers to, -1 before it is known
+	consumers          atomic.Int64
+	delivered, settled atomic.Uint64
+}
+
+// window is a share's window on one partition.
+type window struct {
+	*sharegroup.Window
+	part   *partition
+	known  int64        // end of the partition as the window was told
+	cursor *slog.Cursor // nil until something is read
+}
+
+// extend tells the window about everything that the partition holds by now.
+func (w *window) extend() {
+	w.known = w.part.log.End()
+	w.Extend(w.known)
+}
+
+func newShare(id GroupID, t *topic, spec GroupSpec, revision uint64) *share {
+	s := &share{id: id, topic: t, spec: spec, revision: revision, owner: spec.Owner}
+	s.stat.seen.Store(-1)
+	switch {
+	case spec.FailedLimit > 0:
+		s.policy.Limit = sharegroup.Limit{On: sharegroup.OnFailed, Max: uint32(spec.FailedLimit)}
+	case spec.AcquiredLimit > 0:
+		s.policy.Limit = sharegroup.Limit{On: sharegroup.OnAcquired, Max: uint32(spec.AcquiredLimit)}
+	}
+	s.policy.MaxAcquired = spec.MaxAcquired
+	return s
+}
+
+// window returns the window on a partition, or nil.
+func (s *share) window(index int32) *window {
+	if len(s.windows) == 1 && s.windows[0].part.index == index {
+		return s.windows[0]
+	}
+	i, ok := s.search(index)
+	if !ok {
+		return nil
+	}
+	return s.windows[i]
+}
+
+func (s *share) search(index int32) (int, bool) {
+	return slices.BinarySearchFunc(s.windows, index, func(w *window, x int32) int { return cmp.Compare(w.part.index, x) })
+}
+
+// byID returns the window on a partition, or nil.
+func (s *share) byID(id PartitionID) *window {
+	for _, w := range s.windows { // few; settlements of one-partition groups are the hot case
+		if w.part.id == id {
+			return w
+		}
+	}
+	return nil
+}
+
+func (s *share) add(w *window) {
+	i, _ := s.search(w.part.index)
+	s.windows = slices.Insert(s.windows, i, w)
+}
+
+// extend tells all windows.
+func (s *share) extend() {
+	for _, w := range s.windows {
+		w.extend()
+	}
+}
+
+// publish makes the state of the share visible to others.
+func (s *share) publish() {
+	s.stat.ready.Store(s.group.Ready())
+	s.stat.held.Store(int64(s.group.InFlight()))
+	_, consumers := s.group.Members()
+	s.stat.consumers.Store(int64(consumers))
+	var seen int64
+	for _, w := range s.windows {
+		seen += w.known
+	}
+	s.stat.seen.Store(seen)
+}
+
+// reserving says whether hand-outs wait for a reservation in the log.
+func (s *share) reserving() bool {
+	for _, w := range s.windows {
+		room := s.policy.MaxAcquired == 0 || w.InFlight() < s.policy.MaxAcquired
+		if room && w.Ready() > 0 && !w.HasAvailable() {
+			return true
+		}
+	}
+	return false
+}
