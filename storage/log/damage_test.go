@@ -341,3 +341,76 @@ func TestSweep(t *testing.T) {
 		t.Fatal(stats)
 	}
 }
+
+// A merge keeps what lives, once, and the sources go with the next sweep. One
+// that meets damage is given up and nothing has changed.
+func TestMerge(t *testing.T) {
+	f := newFixture(t, 0)
+	p, q, r := f.create(1), f.create(2), f.create(3)
+	shared := batch("shared", 200, 0)
+	var want []rec
+	for i := range 4 {
+		f.publish(batch(fmt.Sprint("p", i), 3, 0), p)
+		f.publish(shared, q, r, p)
+		want = append(append(want, numbered(fmt.Sprint("p", i), 3, int64(203*i))...), numbered("shared", 200, int64(203*i+3))...)
+		f.seal()
+	}
+	p.Trim(204)
+	f.log.Drop(2)
+	segments := f.log.Segments()
+	id := func(i int) uint64 { return segments[i].ID }
+	if _, err := f.log.Merge(100, id(0), id(2)); !errors.Is(err, ErrNeighbours) {
+		t.Fatal(err)
+	}
+	if err := f.log.Install(&Plan{log: f.log}); !errors.Is(err, ErrOrder) {
+		t.Fatal(err)
+	}
+	index := f.wal.append(nil)
+	plan, err := f.log.Merge(index, id(1), id(2), 12345)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.log.Merge(index+1, id(0), id(1)); !errors.Is(err, ErrOrder) {
+		t.Fatal(err)
+	}
+	if err := errors.Join(plan.Write(), f.log.Install(plan)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := plan.Manifest(); !errors.Is(err, ErrOrder) {
+		t.Fatal(err)
+	}
+	m := f.seal()
+	if len(m.Segments) != 3 || m.Segments[0].ID != id(0) || m.Segments[1].ID != index || m.Segments[2].ID != id(3) {
+		t.Fatal(m)
+	}
+	if size := m.Segments[1].Size; size > int64(2*len(shared)+2000) {
+		t.Fatalf("%d bytes: shared batches were stored twice", size)
+	}
+	plan.Release()
+	if err := f.log.Sweep(m); err != nil || len(f.log.Segments()) != 3 {
+		t.Fatal(err, f.log.Segments())
+	}
+	equal(t, scan(t, p, 204), want[204:])
+	equal(t, fetch(t, p, 204, 1<<20), want[204:])
+	got := scan(t, r, 190)
+	if len(got) != 610 || got[10] != (rec{200, "shared/0"}) {
+		t.Fatal(len(got), got[:11])
+	}
+
+	flip(t, f.fs, f.log.path(id(3)), 300)
+	bad, err := f.log.Merge(f.wal.append(nil), index, id(3))
+	if err != nil {
+		t.Fatal(err)
+	}
+	later := f.log.Capture(f.wal.append(nil))
+	if err := bad.Write(); !errors.Is(err, ErrDamaged) {
+		t.Fatal(err)
+	}
+	if err := errors.Join(f.log.Abandon(bad), later.Write(), f.log.Install(later)); err != nil {
+		t.Fatal(err)
+	}
+	bad.Release()
+	if m2, err := later.Manifest(); err != nil || fmt.Sprint(m2.Segments) != fmt.Sprint(m.Segments) {
+		t.Fatal(m2, err)
+	}
+}

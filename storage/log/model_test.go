@@ -2,6 +2,7 @@ package log
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand"
@@ -42,6 +43,7 @@ const (
 	cmdPublish
 	cmdTrim
 	cmdSeal
+	cmdMerge
 )
 
 func (m *machine) propose(kind byte, targets []byte, rest []byte) {
@@ -78,7 +80,40 @@ func (m *machine) apply(index uint64, data []byte) {
 		if !m.closed {
 			m.plan = m.log.Capture(index)
 		}
+	case cmdMerge:
+		if m.plan != nil {
+			m.finishSeal()
+		}
+		if !m.closed {
+			m.plan = m.merge(index, rest)
+		}
 	}
+}
+
+func (m *machine) merge(index uint64, ids []byte) *Plan {
+	var segments []uint64
+	for ; len(ids) > 0; ids = ids[8:] {
+		segments = append(segments, binary.BigEndian.Uint64(ids))
+	}
+	plan, err := m.log.Merge(index, segments...)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	return plan
+}
+
+// neighbours draws a few segments that follow one another.
+func (m *machine) neighbours(rng *rand.Rand) []byte {
+	var ids []byte
+	segments := m.log.Segments()
+	if len(segments) == 0 {
+		return nil
+	}
+	from := rng.Intn(len(segments))
+	for _, s := range segments[from:min(len(segments), from+1+rng.Intn(4))] {
+		ids = binary.BigEndian.AppendUint64(ids, s.ID)
+	}
+	return ids
 }
 
 func (m *machine) applyModel(data []byte) {
@@ -129,6 +164,10 @@ func (m *machine) trySeal() error {
 	}
 	if err := m.log.Install(plan); err != nil {
 		return err
+	}
+	if plan.merge {
+		plan.Release()
+		return m.log.Sweep(m.kept...)
 	}
 	manifest, err := plan.Manifest()
 	if err != nil {
@@ -278,6 +317,13 @@ func (m *machine) step(rng *rand.Rand, next *byte) {
 		m.propose(cmdDrop, []byte{ids[rng.Intn(len(ids))]}, nil)
 	case kind <= 4:
 		m.propose(cmdTrim, []byte{ids[rng.Intn(len(ids))]}, []byte{byte(rng.Intn(12))})
+	case kind == 5 && rng.Intn(2) == 0:
+		if m.plan != nil {
+			m.finishSeal() // what it makes may be merged
+		}
+		if !m.closed {
+			m.propose(cmdMerge, nil, m.neighbours(rng))
+		}
 	case kind <= 6:
 		m.propose(cmdSeal, nil, nil)
 	case kind <= 8 && m.plan != nil:
@@ -319,6 +365,12 @@ func TestModel(t *testing.T) {
 // A power loss at every single operation on the disk, during segment,
 // checkpoint, cut and sweep, leaves the old state or the new one.
 func TestCrashEverywhere(t *testing.T) {
+	for story := range int64(3) {
+		t.Run(fmt.Sprint("story=", story), func(t *testing.T) { crashEverywhere(t, story) })
+	}
+}
+
+func crashEverywhere(t *testing.T, story int64) {
 	for crash := 0; ; crash++ {
 		rng := rand.New(rand.NewSource(int64(crash)))
 		mem := vfs.NewMem()
@@ -327,8 +379,8 @@ func TestCrashEverywhere(t *testing.T) {
 		fault := vfs.NewFault(mem, vfs.Rule{After: crash, Err: errors.New("power loss"), Short: rng.Intn(600)})
 		m.fs, m.log.fs = fault, fault
 		var next byte
-		script := rand.New(rand.NewSource(42)) // the same story every time
-		for range 200 {
+		script := rand.New(rand.NewSource(story)) // the same every time
+		for range 120 {
 			if m.closed {
 				break
 			}
@@ -338,6 +390,7 @@ func TestCrashEverywhere(t *testing.T) {
 			if crash < 50 {
 				t.Fatalf("the story has only %d disk operations", crash)
 			}
+			t.Logf("%d crashes survived", crash)
 			return
 		}
 		m.fs = mem.CrashClone(rng)
@@ -360,7 +413,7 @@ func TestDeterministic(t *testing.T) {
 	rng := rand.New(rand.NewSource(5))
 	var next byte
 	var story [][]byte
-	for range 400 {
+	for range 600 {
 		first.step(rng, &next)
 		if n := int(first.wal.last); n > len(story) {
 			story = append(story, first.wal.entries[first.wal.last])
@@ -377,38 +430,49 @@ func TestDeterministic(t *testing.T) {
 	second := &machine{t: t, log: l}
 	var plans []*Plan
 	var manifests []*Manifest
+	merges := 0
 	install := func() {
 		for _, p := range plans {
 			if err := errors.Join(p.Write(), l.Install(p)); err != nil {
 				t.Fatal(err)
 			}
-			m, err := p.Manifest()
-			if err != nil {
-				t.Fatal(err)
+			if !p.merge {
+				m, err := p.Manifest()
+				if err != nil {
+					t.Fatal(err)
+				}
+				manifests = append(manifests, m)
 			}
-			manifests = append(manifests, m)
 			p.Release()
 		}
 		plans = nil
 	}
 	for i, data := range story {
-		if data[0] != cmdSeal {
-			second.apply(uint64(i+1), data)
-			continue
+		index := uint64(i + 1)
+		switch data[0] {
+		case cmdSeal:
+			plans = append(plans, l.Capture(index))
+		case cmdMerge:
+			install()
+			plans = append(plans, second.merge(index, data[2:]))
+			merges++
+		default:
+			second.apply(index, data)
 		}
-		plans = append(plans, l.Capture(uint64(i+1)))
 		if len(plans) == 3 {
 			install() // late, and several at once
 		}
 	}
 	install()
 	want := first.kept[0]
+	found := false
 	for _, m := range manifests {
+		found = found || m.Index == want.Index
 		if m.Index == want.Index && fmt.Sprint(m) != fmt.Sprint(want) {
 			t.Fatalf("replicas differ:\n%v\n%v", m, want)
 		}
 	}
-	if len(want.Segments) == 0 || want.Index == 0 {
+	if len(want.Segments) == 0 || merges == 0 || !found {
 		t.Fatal("nothing was compared")
 	}
 }

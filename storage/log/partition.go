@@ -152,6 +152,7 @@ func (p *Partition) letGo(runs []run, refs []ref) {
 	p.log.headBytes.Add(-bytes)
 	for i := range runs {
 		bytes += runs[i].Bytes
+		runs[i].seg.live.Add(-runs[i].Bytes)
 		runs[i].seg.runs.Add(-1)
 	}
 	p.size.Add(-bytes)

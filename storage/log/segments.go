@@ -24,6 +24,7 @@ type segmentFile struct {
 	file *segment.File // nil while it is missing
 	err  error         // why it is missing
 	runs atomic.Int32  // runs that live
+	live atomic.Int64  // bytes of the batches in them
 	pins int           // under Log.mu: who else needs the file
 }
 
@@ -98,8 +99,14 @@ func (p *Partition) addRun(r run) {
 		return 1
 	})
 	p.runs = slices.Insert(slices.Clone(p.runs), at, r)
+	p.hold(&r)
+}
+
+// hold counts a run that the partition takes, letGo one that it drops.
+func (p *Partition) hold(r *run) {
 	p.size.Add(r.Bytes)
 	r.seg.runs.Add(1)
+	r.seg.live.Add(r.Bytes)
 }
 
 // MissingSegment is a segment that the manifest names and that cannot be used.
@@ -239,8 +246,9 @@ func (l *Log) Sweep(kept ...*Manifest) error {
 // SegmentStat is a segment as metrics and the choice of what to merge see it.
 type SegmentStat struct {
 	SegmentMeta
-	Runs    int  // that live
-	Missing bool // see Log.Missing
+	Runs      int   // that live
+	LiveBytes int64 // of the batches in them, shared ones counted in each
+	Missing   bool  // see Log.Missing
 }
 
 // Segments lists the segments, oldest content first.
@@ -249,7 +257,7 @@ func (l *Log) Segments() []SegmentStat {
 	defer l.mu.RUnlock()
 	out := make([]SegmentStat, len(l.segments))
 	for i, s := range l.segments {
-		out[i] = SegmentStat{s.meta, int(s.runs.Load()), s.file == nil}
+		out[i] = SegmentStat{s.meta, int(s.runs.Load()), s.live.Load(), s.file == nil}
 	}
 	return out
 }

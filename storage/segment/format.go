@@ -74,7 +74,11 @@ type Entry struct {
 	Length    int32 // bytes
 	LastDelta int32 // last offset less Base
 	MaxTime   int64 // highest record timestamp, ms
+	Shared    bool  // several runs may refer to the batch
 }
+
+// sharedBit marks a shared batch in the stored length.
+const sharedBit = 1 << 31
 
 // Last is the last offset that the batch takes up.
 func (e *Entry) Last() int64 { return e.Base + int64(e.LastDelta) }
@@ -132,16 +136,22 @@ func decodeHeader(b []byte) (id uint64, err error) {
 func appendEntry(b []byte, e *Entry) []byte {
 	b = binary.BigEndian.AppendUint64(b, uint64(e.Base))
 	b = binary.BigEndian.AppendUint64(b, uint64(e.Pos))
-	b = binary.BigEndian.AppendUint32(b, uint32(e.Length))
+	length := uint32(e.Length)
+	if e.Shared {
+		length |= sharedBit
+	}
+	b = binary.BigEndian.AppendUint32(b, length)
 	b = binary.BigEndian.AppendUint32(b, uint32(e.LastDelta))
 	return binary.BigEndian.AppendUint64(b, uint64(e.MaxTime))
 }
 
 func decodeEntry(b []byte) Entry {
+	length := binary.BigEndian.Uint32(b[16:])
 	return Entry{
 		Base:      int64(binary.BigEndian.Uint64(b)),
 		Pos:       int64(binary.BigEndian.Uint64(b[8:])),
-		Length:    int32(binary.BigEndian.Uint32(b[16:])),
+		Length:    int32(length &^ sharedBit),
+		Shared:    length&sharedBit != 0,
 		LastDelta: int32(binary.BigEndian.Uint32(b[20:])),
 		MaxTime:   int64(binary.BigEndian.Uint64(b[24:])),
 	}

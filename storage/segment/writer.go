@@ -1,8 +1,8 @@
 package segment
 
 import (
+	"encoding/binary"
 	"fmt"
-	"io"
 
 	"github.com/cespare/xxhash/v2"
 
@@ -11,16 +11,22 @@ import (
 
 // Writer writes one segment file from front to back: first the batches, then
 // the runs. What is written depends on nothing but the calls, so replicas
-// that make the same calls have the same bytes.
+// that make the same calls have the same bytes. A failed write is reported by
+// every later call.
 type Writer struct {
 	file vfs.File
-	pos  int64
+	pos  int64  // in the file, buffer included
+	buf  []byte // written, but not to the file
 	hash *xxhash.Digest
 	foot footer
 	runs []byte // the encoded run table
-	page []byte
+	run  Run    // being written
+	page []byte // its present page
 	err  error
 }
+
+// bufferBytes is how much is gathered before it goes to the file.
+const bufferBytes = 64 << 10
 
 // NewWriter begins a segment in an empty file, which stays the caller's to
 // sync and close.
@@ -43,27 +49,42 @@ func (w *Writer) Append(b []byte, count int) error {
 	return w.err
 }
 
-// AppendRun writes the index of a partition's run: its batches in the order
-// of their offsets, at least one. Runs come in the order of their partitions.
-func (w *Writer) AppendRun(partition uint64, entries []Entry) (Run, error) {
-	r := Run{Partition: partition, Base: entries[0].Base, End: entries[len(entries)-1].Last() + 1,
-		MaxTime: entries[0].MaxTime, IndexPos: w.pos, Entries: uint32(len(entries))}
-	w.page = w.page[:0]
-	for i := range entries {
-		e := &entries[i]
-		r.MaxTime = max(r.MaxTime, e.MaxTime)
-		r.Bytes += int64(e.Length)
-		w.page = appendEntry(w.page, e)
-		if (i+1)%PageEntries == 0 || i == len(entries)-1 {
-			sum := crc(w.page)
-			w.page = append(w.page, byte(sum>>24), byte(sum>>16), byte(sum>>8), byte(sum))
-			w.write(w.page)
-			w.page = w.page[:0]
-		}
+// BeginRun begins the index of a partition's run. Runs come in the order of
+// their partitions.
+func (w *Writer) BeginRun(partition uint64) {
+	w.run = Run{Partition: partition, IndexPos: w.pos}
+}
+
+// Add adds a batch to the run, at least one, in the order of the offsets.
+func (w *Writer) Add(e Entry) {
+	r := &w.run
+	if r.Entries == 0 {
+		r.Base, r.MaxTime = e.Base, e.MaxTime
 	}
-	w.runs = appendRun(w.runs, &r)
+	r.End = e.Last() + 1
+	r.MaxTime = max(r.MaxTime, e.MaxTime)
+	r.Bytes += int64(e.Length)
+	r.Entries++
+	w.page = appendEntry(w.page, &e)
+	if r.Entries%PageEntries == 0 {
+		w.endPage()
+	}
+}
+
+// EndRun completes the run.
+func (w *Writer) EndRun() error {
+	if len(w.page) > 0 {
+		w.endPage()
+	}
+	w.runs = appendRun(w.runs, &w.run)
 	w.foot.runs++
-	return r, w.err
+	return w.err
+}
+
+func (w *Writer) endPage() {
+	w.page = binary.BigEndian.AppendUint32(w.page, crc(w.page))
+	w.write(w.page)
+	w.page = w.page[:0]
 }
 
 // Finish writes the run table and the footer, and returns the size of the
@@ -73,21 +94,35 @@ func (w *Writer) Finish() (size int64, checksum uint64, err error) {
 	w.write(w.runs)
 	w.foot.checksum = w.hash.Sum64()
 	w.write(w.foot.encode())
+	w.flush()
 	return w.pos, w.foot.checksum, w.err
 }
 
+// write appends b to the file, by way of the buffer unless it is large.
 func (w *Writer) write(b []byte) {
-	if w.err != nil {
-		return
-	}
-	n, err := w.file.WriteAt(b, w.pos)
-	if err == nil && n < len(b) {
-		err = io.ErrShortWrite
-	}
-	if err != nil {
-		w.err = fmt.Errorf("segment: write %d bytes at %d: %w", len(b), w.pos, err)
-		return
-	}
 	_, _ = w.hash.Write(b) // never fails
-	w.pos += int64(n)
+	if len(w.buf)+len(b) > bufferBytes {
+		w.flush()
+	}
+	if len(b) >= bufferBytes {
+		w.put(b, w.pos)
+	} else {
+		w.buf = append(w.buf, b...)
+	}
+	w.pos += int64(len(b))
+}
+
+// flush writes the buffer, which ends at pos.
+func (w *Writer) flush() {
+	w.put(w.buf, w.pos-int64(len(w.buf)))
+	w.buf = w.buf[:0]
+}
+
+func (w *Writer) put(b []byte, pos int64) {
+	if w.err != nil || len(b) == 0 {
+		return
+	}
+	if n, err := w.file.WriteAt(b, pos); err != nil {
+		w.err = fmt.Errorf("segment: write %d bytes at %d, wrote %d: %w", len(b), pos, n, err)
+	}
 }
