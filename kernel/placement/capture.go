@@ -158,6 +158,9 @@ func decodeSaved(b []byte) (*saved, error) {
 // restore fills an empty machine, whose log is open on the same manifest, and
 // tells the shards.
 func (m *machine) restore(sv *saved) error {
+	if sv.machine == nil {
+		return nil // nothing was ever saved
+	}
 	m.table.mu.Lock()
 	defer m.table.mu.Unlock()
 	d := &decoder{b: sv.machine}
