@@ -1,0 +1,287 @@
+package kafka
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/broker"
+	"github.com/trivium-mq/trivium/storage/record"
+)
+
+// fakeNode is a kernel in memory, just enough for the handlers' tests.
+type fakeNode struct {
+	mu        sync.Mutex
+	topics    map[string]*kernel.Topic
+	logs      map[kernel.TopicID][]*fakeLog
+	offsets   map[string][]broker.OffsetCommit
+	producers int64
+	counters  broker.Counters
+	closed    bool          // no anonymous access
+	hold      chan struct{} // if set, publishes complete when it is closed
+	watching  chan struct{} // told of each watch
+}
+
+func newFake() *fakeNode {
+	return &fakeNode{watching: make(chan struct{}, 100), topics: map[string]*kernel.Topic{}, logs: map[kernel.TopicID][]*fakeLog{}, offsets: map[string][]broker.OffsetCommit{}}
+}
+
+func (n *fakeNode) Authenticate(_, user, password string, _ net.Addr) (kernel.Identity, error) {
+	if user != "guest" || password != "guest" {
+		return kernel.Identity{}, kernel.Errorf(kernel.CodeAccessRefused, "user", user, "wrong password")
+	}
+	return kernel.Identity{User: user, Tenant: "/"}, nil
+}
+
+func (n *fakeNode) Anonymous(string, net.Addr) (kernel.Identity, error) {
+	if n.closed {
+		return kernel.Identity{}, kernel.Errorf(kernel.CodeAccessRefused, "user", "", "anonymous access is off")
+	}
+	return kernel.Identity{Tenant: "/", Anonymous: true}, nil
+}
+
+func (n *fakeNode) Connect(id kernel.Identity, _ kernel.ConnectionInfo, _ func(error)) (client, error) {
+	return &fakeClient{fakeNode: n, id: id}, nil
+}
+
+type fakeClient struct {
+	*fakeNode
+	id kernel.Identity
+}
+
+func (c *fakeClient) Identity() kernel.Identity  { return c.id }
+func (c *fakeClient) Counters() *broker.Counters { return &c.counters }
+func (c *fakeClient) Close()                     {}
+
+func (c *fakeClient) CreateTopic(_ context.Context, s broker.TopicSpec) (*kernel.Topic, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.topics[s.Name]; ok {
+		return nil, kernel.Errorf(kernel.CodeExists, "topic", s.Name, "it exists")
+	}
+	t := &kernel.Topic{Name: s.Name, Tenant: "/", Partitions: s.Partitions, Retention: s.Retention}
+	_, _ = rand.Read(t.ID[:])
+	c.topics[s.Name] = t
+	for range s.Partitions {
+		c.logs[t.ID] = append(c.logs[t.ID], &fakeLog{watching: c.watching, watches: map[chan<- struct{}]int64{}})
+	}
+	return t, nil
+}
+
+func (c *fakeClient) DeleteTopic(_ context.Context, name string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t, ok := c.topics[name]
+	if !ok {
+		return kernel.Errorf(kernel.CodeNotFound, "topic", name, "no such topic")
+	}
+	delete(c.topics, name)
+	delete(c.logs, t.ID)
+	return nil
+}
+
+func (c *fakeClient) Topic(name string) (*kernel.Topic, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t, ok := c.topics[name]
+	return t, ok
+}
+
+func (c *fakeClient) TopicByID(id kernel.TopicID) (*kernel.Topic, bool) {
+	for _, t := range c.Topics() {
+		if t.ID == id {
+			return t, true
+		}
+	}
+	return nil, false
+}
+
+func (c *fakeClient) Topics() []*kernel.Topic {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var ts []*kernel.Topic
+	for _, t := range c.topics {
+		ts = append(ts, t)
+	}
+	slices.SortFunc(ts, func(a, b *kernel.Topic) int { return strings.Compare(a.Name, b.Name) })
+	return ts
+}
+
+func (c *fakeClient) log(t *kernel.Topic, index int32) (*fakeLog, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	logs := c.logs[t.ID]
+	if index < 0 || int(index) >= len(logs) {
+		return nil, kernel.Errorf(kernel.CodeNotFound, "partition", t.Name, "no such partition")
+	}
+	return logs[index], nil
+}
+
+func (c *fakeClient) Partition(t *kernel.Topic, index int32) (partition, error) {
+	l, err := c.log(t, index)
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+func (c *fakeClient) Publisher(done kernel.Completion) publisher { return &fakePublisher{c, done} }
+
+func (c *fakeClient) CommitOffsets(_ context.Context, group string, commits []broker.OffsetCommit) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, o := range commits {
+		same := func(p broker.OffsetCommit) bool { return p.Topic == o.Topic && p.Partition == o.Partition }
+		c.offsets[group] = append(slices.DeleteFunc(c.offsets[group], same), o)
+	}
+	return nil
+}
+
+func (c *fakeClient) Offsets(group string) ([]broker.OffsetCommit, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.offsets[group]), nil
+}
+
+func (c *fakeClient) OffsetGroups() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var names []string
+	for name := range c.offsets {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+func (c *fakeClient) DeleteOffsets(_ context.Context, group string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.offsets, group)
+	return nil
+}
+
+func (c *fakeClient) NewProducerID(context.Context) (int64, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.producers++
+	return c.producers, nil
+}
+
+type fakePublisher struct {
+	c    *fakeClient
+	done kernel.Completion
+}
+
+func (p *fakePublisher) ToPartition(t *kernel.Topic, index int32, batch []byte, token uint64) error {
+	l, err := p.c.log(t, index)
+	if err != nil {
+		return err
+	}
+	batch = bytes.Clone(batch)
+	finish := func() {
+		p.done.Completed(token, kernel.Result{Offset: l.append(batch)})
+		p.done.Flush()
+	}
+	if p.c.hold == nil {
+		finish()
+		return nil
+	}
+	go func() { <-p.c.hold; finish() }() // as many as a test makes; it lets them go
+	return nil
+}
+
+func (p *fakePublisher) Close() {}
+
+// fakeLog is one partition.
+type fakeLog struct {
+	mu         sync.Mutex
+	batches    [][]byte
+	start, end int64
+	watches    map[chan<- struct{}]int64
+	watching   chan<- struct{}
+}
+
+func (l *fakeLog) append(batch []byte) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	base := l.end
+	record.Stamp(batch, base, 7) // an epoch that clients must not see
+	l.batches = append(l.batches, batch)
+	l.end = record.LastOffset(batch) + 1
+	for ch, offset := range l.watches {
+		if l.end > offset {
+			wake(ch)
+		}
+	}
+	return base
+}
+
+func wake(ch chan<- struct{}) {
+	select {
+	case ch <- struct{}{}:
+	default:
+	}
+}
+
+func (l *fakeLog) Bounds() (start, end int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.start, l.end
+}
+
+func (l *fakeLog) Read(offset int64, maxBytes int, dst []byte) ([]byte, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if offset < l.start || offset > l.end {
+		return dst, kernel.Errorf(kernel.CodeOutOfRange, "partition", "", "offset %d", offset)
+	}
+	at := len(dst)
+	for _, b := range l.batches {
+		if record.LastOffset(b) < offset {
+			continue
+		}
+		if len(dst) > at && len(dst)-at+len(b) > maxBytes {
+			break
+		}
+		dst = append(dst, b...)
+	}
+	return dst, nil
+}
+
+func (l *fakeLog) TimeOffset(ts int64) (offset, timestamp int64, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, b := range l.batches {
+		var it record.Iter
+		if it.Reset(b, nil) != nil {
+			continue
+		}
+		for it.Next() {
+			if v := it.View(); v.Timestamp >= ts {
+				return v.Offset, v.Timestamp, true
+			}
+		}
+	}
+	return 0, 0, false
+}
+
+func (l *fakeLog) Watch(offset int64, ready chan<- struct{}) (cancel func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.end > offset {
+		wake(ready)
+	}
+	l.watches[ready] = offset
+	wake(l.watching)
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.watches, ready)
+	}
+}
