@@ -58,7 +58,7 @@ type client struct {
 	synced               []Synced
 	rebalance            time.Duration
 	version4, canSkip    bool
-	generation, asked    int32
+	generation           int32
 	protocol, leaderSeen string
 }
 

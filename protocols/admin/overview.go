@@ -1,0 +1,135 @@
+package admin
+
+import (
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/trivium-mq/trivium/kernel/broker"
+)
+
+// compatible is the RabbitMQ release whose API this one is shaped after.
+// Clients read it to decide what they may ask.
+const compatible = "3.13.7"
+
+// overview is GET /api/overview.
+type overview struct {
+	ManagementVersion string         `json:"management_version"`
+	RatesMode         string         `json:"rates_mode"`
+	ExchangeTypes     []exchangeType `json:"exchange_types"`
+	ProductVersion    string         `json:"product_version"`
+	ProductName       string         `json:"product_name"`
+	RabbitMQVersion   string         `json:"rabbitmq_version"`
+	ClusterName       string         `json:"cluster_name"`
+	DisableStats      bool           `json:"disable_stats"`
+	EnableQueueTotals bool           `json:"enable_queue_totals"`
+	MessageStats      messageStats   `json:"message_stats"`
+	ChurnRates        churn          `json:"churn_rates"`
+	QueueTotals       depth          `json:"queue_totals"`
+	ObjectTotals      objects        `json:"object_totals"`
+	EventQueue        int            `json:"statistics_db_event_queue"`
+	Node              string         `json:"node"`
+	Listeners         []listenerInfo `json:"listeners"`
+	Contexts          []contextInfo  `json:"contexts"`
+	// Uptime is in milliseconds, as in RabbitMQ's node resource.
+	Uptime int64 `json:"uptime"`
+}
+
+type exchangeType struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Enabled     bool   `json:"enabled"`
+}
+
+type churn struct {
+	ConnectionCreated uint64 `json:"connection_created"`
+	ConnectionClosed  uint64 `json:"connection_closed"`
+}
+
+type objects struct {
+	Channels    int `json:"channels"`
+	Connections int `json:"connections"`
+	Consumers   int `json:"consumers"`
+	Exchanges   int `json:"exchanges"`
+	Queues      int `json:"queues"`
+}
+
+type listenerInfo struct {
+	Node      string   `json:"node"`
+	Protocol  string   `json:"protocol"`
+	IPAddress string   `json:"ip_address"`
+	Port      int      `json:"port"`
+	Options   struct{} `json:"socket_opts"`
+}
+
+type contextInfo struct {
+	Node        string   `json:"node"`
+	Description string   `json:"description"`
+	Path        string   `json:"path"`
+	Port        int      `json:"port"`
+	SSLOptions  []string `json:"ssl_opts"`
+}
+
+var exchangeTypes = []exchangeType{
+	{"direct", "AMQP direct exchange, as per the AMQP specification", true},
+	{"fanout", "AMQP fanout exchange, as per the AMQP specification", true},
+	{"topic", "AMQP topic exchange, as per the AMQP specification", true},
+}
+
+func (s *Server) overview(w http.ResponseWriter, _ *http.Request) {
+	now, o := time.Now(), s.node.Overview()
+	name := s.nodeName(o.NodeID)
+	all, opened, closed := totals(&o)
+	from := s.rates.update(now, all, s.node.QueueStatuses())
+	per := from.since(now)
+	out := overview{
+		ManagementVersion: compatible, RabbitMQVersion: compatible, RatesMode: "basic",
+		ProductName: "Trivium", ProductVersion: o.Version, ClusterName: s.clusterName(o.NodeID), Node: name,
+		ExchangeTypes: exchangeTypes, MessageStats: statsOf(from.all, all, per), QueueTotals: depthOf(from.all, all, per),
+		ChurnRates:   churn{ConnectionCreated: opened, ConnectionClosed: closed},
+		ObjectTotals: objects{Connections: o.Connections, Consumers: o.Members, Exchanges: o.Exchanges, Queues: o.Queues},
+		Listeners:    []listenerInfo{}, Contexts: []contextInfo{}, Uptime: now.Sub(o.Started).Milliseconds(),
+	}
+	if s.cfg.Listeners != nil {
+		for _, l := range s.cfg.Listeners() {
+			info := listenerInfo{Node: name, Protocol: l.Protocol, IPAddress: l.Address.String()}
+			if tcp, ok := l.Address.(*net.TCPAddr); ok {
+				info.IPAddress, info.Port = tcp.IP.String(), tcp.Port
+			}
+			out.Listeners = append(out.Listeners, info)
+			if l.Protocol == "http" {
+				out.Contexts = append(out.Contexts, contextInfo{
+					Node: name, Description: "Trivium Management", Path: "/", Port: info.Port, SSLOptions: []string{},
+				})
+			}
+		}
+	}
+	answer(w, http.StatusOK, out)
+}
+
+// totals sums the protocols up.
+func totals(o *broker.Overview) (all counts, opened, closed uint64) {
+	all.ready, all.held = o.Ready, o.Held
+	for _, c := range o.Protocols {
+		all.published += c.In.Load()
+		all.delivered += c.Out.Load()
+		all.settled += c.Settled.Load()
+		opened += c.Opened.Load()
+		closed += c.Closed.Load()
+	}
+	return all, opened, closed
+}
+
+func (s *Server) nodeName(id string) string {
+	if s.cfg.Name != "" {
+		return s.cfg.Name
+	}
+	return "trivium@" + id
+}
+
+func (s *Server) clusterName(id string) string {
+	if s.cfg.Cluster != "" {
+		return s.cfg.Cluster
+	}
+	return s.nodeName(id)
+}
