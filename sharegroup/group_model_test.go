@@ -270,6 +270,15 @@ func (c *crowd) check() {
 	if c.g.InFlight() != len(c.holder) {
 		c.t.Fatalf("in flight %d, want %d", c.g.InFlight(), len(c.holder))
 	}
+	for _, list := range [][]*Window{c.g.ready, c.g.dirties} {
+		seen := map[*Window]bool{}
+		for _, w := range list {
+			if seen[w] {
+				c.t.Fatalf("partition %d listed twice", w.Partition())
+			}
+			seen[w] = true
+		}
+	}
 	total := int64(0)
 	for _, end := range c.ends {
 		total += end
@@ -316,6 +325,7 @@ func (c *crowd) finish() {
 		}
 		c.log(c.t)
 	}
+	c.log(c.t)
 	for w := range c.g.Windows() {
 		if w.Floor() != c.ends[w.Partition()] {
 			c.t.Fatalf("floor %d, want %d", w.Floor(), c.ends[w.Partition()])

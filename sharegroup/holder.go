@@ -19,22 +19,21 @@ type Taker struct {
 type holder struct {
 	Taker
 	held int
-	// log lists what was handed out to the member, in that order. Settled
-	// records are taken out when they are more than half of it, so settling need
-	// not touch it and ReleaseAll need not search the window.
+	// log lists what was handed out to the member, in that order. It is swept
+	// when little of it is held any more, so settling need not search it and
+	// ReleaseAll need not search the window.
 	log []int64
 }
 
-// slack is how many entries beside twice the useful ones a list may have before
-// it is swept on growing. When what it lists shrinks, it is swept at twice that,
-// so that sweeping costs a constant per record either way.
-const slack = 32
+// stale says that a list of n entries, of which useful ones count, is worth
+// sweeping. Sweeping then costs a constant per entry that became useless.
+func stale(n, useful int) bool { return n > 4*useful+slack }
+
+// slack is how many useless entries are never worth sweeping.
+const slack = 64
 
 // note adds a hand-out to the member's log.
 func (o *overlay) note(h *holder, offset int64) {
-	if len(h.log) >= 2*h.held+slack {
-		o.sweepLog(h)
-	}
 	h.log = append(h.log, offset)
 	h.held++
 }

@@ -6,12 +6,17 @@ import "math/bits"
 func (w *Window) lock(offset, deadline int64) {
 	o := w.o
 	o.timed++
-	if len(o.locks) >= 2*o.timed+slack {
-		o.locks.filter(o.locked)
-	}
+	o.sweepLocks()
 	o.locks.push(mark{deadline, offset})
 	if w.host != nil {
 		w.host.locked(deadline)
+	}
+}
+
+// sweepLocks drops the locks that are over once they are most of the list.
+func (o *overlay) sweepLocks() {
+	if stale(len(o.locks), o.timed) {
+		o.locks.filter(o.locked)
 	}
 }
 

@@ -27,6 +27,10 @@ func (w *Window) Urgent() bool {
 	return o != nil && o.blocked && o.readTarget() > o.logged
 }
 
+// Blocked says that records are withheld until a settlement that covers them by
+// readTo is applied: an empty Acquire does not mean an empty window.
+func (w *Window) Blocked() bool { return w.o != nil && w.o.blocked }
+
 // Take moves what has been gathered into s, coalesced, to be logged; it returns
 // false if there is nothing. The slices of s change owner: the window reuses the
 // old ones, and the caller owns the new ones until it calls Take with s again.

@@ -177,7 +177,7 @@ func (o *overlay) unhold(p *page, mine uint32, h *holder) {
 	n := bits.OnesCount32(mine)
 	o.acquired -= n
 	h.held -= n
-	if len(h.log) > 4*h.held+2*slack {
+	if stale(len(h.log), h.held) {
 		o.sweepLog(h)
 	}
 	if o.timed == 0 {
@@ -188,9 +188,7 @@ func (o *overlay) unhold(p *page, mine uint32, h *holder) {
 			o.timed--
 		}
 	}
-	if len(o.locks) > 4*o.timed+2*slack {
-		o.locks.filter(o.locked)
-	}
+	o.sweepLocks()
 }
 
 // drain gives the page back if no record has a slot in it.
@@ -252,7 +250,7 @@ func (w *Window) giveBack(p *page, i int, counted bool) {
 // make the list grow, so the list is compacted whenever it has doubled.
 func (o *overlay) pushFailed(f FailedCount) {
 	list := append(o.pending.Failed, f)
-	if len(list) >= 2*o.failedKept+slack {
+	if stale(len(list), o.failedKept) {
 		list = normalizeFailed(list)
 		o.failedKept = len(list)
 	}

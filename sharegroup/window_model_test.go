@@ -11,17 +11,16 @@ import (
 
 // history runs a window, a follower and the model through the same events.
 type history struct {
-	t        *rapid.T
-	w, f     *Window
-	m        *model
-	now      int64
-	end      int64
-	term     uint64
-	strict   bool
-	flights  []Settlement // taken, not applied
-	applied  []Settlement
-	everOut  map[int64]bool // handed out, by any leader
-	deadline bool
+	t       *rapid.T
+	w, f    *Window
+	m       *model
+	now     int64
+	end     int64
+	term    uint64
+	strict  bool
+	flights []Settlement // taken, not applied
+	applied []Settlement
+	everOut map[int64]bool // handed out, by any leader
 }
 
 func drawPolicy(t *rapid.T) Policy {
@@ -340,10 +339,19 @@ func (h *history) checkMemory() {
 			outOfOrder++
 		}
 	}
+	timed := 0
+	for _, r := range h.m.recs {
+		if r.state == held && r.deadline != 0 {
+			timed++
+		}
+	}
+	if h.w.o.timed != timed {
+		h.t.Fatalf("%d timed locks, want %d", h.w.o.timed, timed)
+	}
 	switch {
 	case f.Slots != tracked, f.Pages > tracked:
 		h.t.Fatalf("%+v for %d tracked records", f, tracked)
-	case f.Spans > outOfOrder, f.Logged > 4*tracked+8*slack, f.Locks > 4*tracked+2*slack:
+	case f.Spans > outOfOrder, f.Logged > 4*tracked+4*slack, f.Locks > 4*tracked+slack+1:
 		h.t.Fatalf("%+v for %d tracked, %d out of order", f, tracked, outOfOrder)
 	}
 }

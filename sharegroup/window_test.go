@@ -138,6 +138,19 @@ func TestTimedLock(t *testing.T) {
 	}
 }
 
+func TestRenewingForEverNeedsNoMemory(t *testing.T) {
+	w := lead(1, Policy{})
+	w.Acquire(nil, Taker{Member: 1, Lock: 30}, 1, 0)
+	for now := range int64(10_000) {
+		if s, err := w.Settle(Ack{Member: 1, Outcome: Renew}, now); err != nil || s.Ticket != 0 {
+			t.Fatal(s, err)
+		}
+	}
+	if f := w.Footprint(); f.Locks > 5+slack {
+		t.Fatalf("%+v", f)
+	}
+}
+
 func TestStuckRecordStallsNobody(t *testing.T) {
 	w := lead(1_000_000, Policy{MaxAcquired: 10})
 	wantAcquire(t, w, 1, 1, "0 ")
@@ -192,7 +205,7 @@ func TestMemoryShrinks(t *testing.T) {
 	}
 	commit(w, new(Settlement))
 	f := w.Footprint()
-	if f.Slots != 1 || f.Pages != 1 || f.Spans > 1 || f.Logged > 4+2*slack || f.Locks > 4+2*slack {
+	if f.Slots != 1 || f.Pages != 1 || f.Spans > 1 || f.Logged > 4+slack || f.Locks > 4+slack {
 		t.Fatalf("%+v", f)
 	}
 	if c := cap(w.o.holders[1].log); c > keepCap {
@@ -249,6 +262,42 @@ func TestSpanSetAgainstMap(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Single offsets in random order fill, split and join many blocks.
+func TestSpanSetBlocks(t *testing.T) {
+	const n = 20_000
+	var s spanSet
+	rnd := rand.New(rand.NewPCG(5, 6))
+	in := make([]bool, n)
+	for i, o := range rnd.Perm(n) {
+		if s.add(int64(o), int64(o)) != 1 {
+			t.Fatalf("%d was there", o)
+		}
+		in[o] = true
+		if i%4999 != 0 {
+			continue
+		}
+		for o := range in {
+			if s.contains(int64(o)) != in[o] {
+				t.Fatalf("after %d: contains %d", i, o)
+			}
+		}
+		for o := int64(0); o < n; o += 997 {
+			want := int64(0)
+			for _, is := range in[o:] {
+				if is {
+					want++
+				}
+			}
+			if got := s.countFrom(o); got != want {
+				t.Fatalf("from %d: %d, want %d", o, got, want)
+			}
+		}
+	}
+	if sp, _ := s.front(); s.spans != 1 || len(s.blocks) != 1 || sp != (Span{0, n - 1}) {
+		t.Fatalf("%d spans in %d blocks", s.spans, len(s.blocks))
+	}
 }
 
 func TestDecodeRefuses(t *testing.T) {
