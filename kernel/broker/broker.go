@@ -8,145 +8,249 @@ package broker
 import (
 	"context"
 	"net"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/auth"
 )
 
 // Broker is one node. Safe for concurrent use.
-type Broker struct{}
+type Broker struct {
+	log      zerolog.Logger
+	settings Settings
+	limits   Limits
+	version  string
+	nodeID   string
+	started  time.Time
+	now      func() time.Time
+	onStop   func() // undoes what Open did outside: metrics
+
+	layers  // what lies below, in the order of opening
+	tenants map[string]*tenant
+
+	ctx    context.Context // ends when Close begins to close the layers
+	cancel context.CancelFunc
+	timers timers
+
+	producers struct {
+		mu        sync.Mutex
+		next, end int64
+	}
+
+	mu       sync.Mutex // guards what follows
+	conns    map[kernel.ConnectionID]*Conn
+	lastConn kernel.ConnectionID
+	counters map[kernel.Protocol]*Counters
+	failed   error
+	closing  bool
+	empty    chan struct{} // closed when closing and the last connection has gone
+	closed   chan struct{} // closed when Close has finished
+}
+
+// The numbers of the placement groups. The volatile one is no Raft group.
+const (
+	durablePlacement  = 1
+	volatilePlacement = 0
+)
 
 // Authenticate checks a name and password. remote matters for the rule that
 // the default user comes from loopback only. It fails with CodeAccessRefused.
 // user may carry the tenant as "tenant:user" where the protocol has no field
-// for it (tenant == "").
+// for it (tenant == ""). Whether the tenant exists is for HasTenant to say.
 func (b *Broker) Authenticate(tenant, user, password string, remote net.Addr) (kernel.Identity, error) {
-	panic("unfinished")
+	if tenant == "" {
+		tenant = kernel.DefaultTenant
+		if t, u, ok := strings.Cut(user, ":"); ok {
+			tenant, user = t, u
+		}
+	}
+	if !auth.Check(user, password, remote) {
+		return kernel.Identity{}, kernel.Errorf(kernel.CodeAccessRefused, "user", user, "the name or password is wrong, or the user may not come from there")
+	}
+	return kernel.Identity{User: user, Tenant: tenant}, nil
 }
 
 // Anonymous admits a connection without credentials, if the settings allow
 // that from remote; else CodeAccessRefused.
 func (b *Broker) Anonymous(tenant string, remote net.Addr) (kernel.Identity, error) {
-	panic("unfinished")
+	if tenant == "" {
+		tenant = kernel.DefaultTenant
+	}
+	if !b.settings.Anonymous || !auth.Loopback(remote) {
+		return kernel.Identity{}, kernel.Errorf(kernel.CodeAccessRefused, "user", "", "credentials are required")
+	}
+	return kernel.Identity{User: auth.DefaultUser, Tenant: tenant, Anonymous: true}, nil
 }
 
 // HasTenant reports whether the tenant exists.
-func (b *Broker) HasTenant(tenant string) bool { panic("unfinished") }
+func (b *Broker) HasTenant(tenant string) bool { return b.tenants[tenant] != nil }
 
-// Connect registers a connection. end is called (from a kernel goroutine, at
-// most once, must not block) when the node wants it closed: shutting down or
-// closed by an operator.
-func (b *Broker) Connect(id kernel.Identity, info kernel.ConnectionInfo, end func(reason error)) (*Conn, error) {
-	panic("unfinished")
+// Settings returns the operator's choices.
+func (b *Broker) Settings() Settings { return b.settings }
+
+// Ready returns nil when the node serves, else why not.
+func (b *Broker) Ready() error {
+	b.mu.Lock()
+	failed, closing := b.failed, b.closing
+	b.mu.Unlock()
+	switch {
+	case failed != nil:
+		return failed
+	case closing:
+		return errStopping()
+	}
+	if err := b.catalog.Ready(); err != nil {
+		return err
+	}
+	return b.durable.Ready()
 }
 
-// Conn is one client connection's view of the broker. Its methods are safe for
-// concurrent use; those that take a ctx may wait for a commit.
-type Conn struct{}
-
-// ID returns the connection's number.
-func (c *Conn) ID() kernel.ConnectionID { panic("unfinished") }
-
-// Identity returns who the connection acts as.
-func (c *Conn) Identity() kernel.Identity { panic("unfinished") }
-
-// Close ends the connection: members leave (giving back what they hold),
-// exclusive queues are deleted, a session is detached. Idempotent.
-func (c *Conn) Close() { panic("unfinished") }
-
-// Counters of one protocol (shared by its connections; atomics).
-func (c *Conn) Counters() *Counters { panic("unfinished") }
-
-// DeclareExchange makes an exchange or checks that the existing one is
-// equivalent (CodePrecondition if not).
-func (c *Conn) DeclareExchange(ctx context.Context, x kernel.Exchange) error { panic("unfinished") }
-
-// Exchange returns an exchange, or CodeNotFound.
-func (c *Conn) Exchange(name string) (kernel.Exchange, error) { panic("unfinished") }
-
-// DeleteExchange deletes an exchange; a missing one is no error. With ifUnused
-// it fails with CodePrecondition while bindings exist.
-func (c *Conn) DeleteExchange(ctx context.Context, name string, ifUnused bool) error {
-	panic("unfinished")
+func errStopping() error {
+	return kernel.Errorf(kernel.CodeUnavailable, "", "", "the node is stopping")
 }
 
-// QueueSpec is a queue declaration. Name "" asks for a server-made name. A name
-// that is a share address declares that group as a queue.
-type QueueSpec struct {
-	Name       string
-	Type       kernel.QueueType
-	Durable    bool
-	Exclusive  bool
-	AutoDelete bool
-	Retention  *kernel.Retention // nil = the default for its durability
-	Arguments  []kernel.Argument // accepted arguments, compared for equivalence
+// fail notes that the node cannot go on, and asks all connections to end: what
+// they were told stays true, nothing more will be.
+func (b *Broker) fail(err error) {
+	b.mu.Lock()
+	first := b.failed == nil
+	if first {
+		b.failed = kernel.Errorf(kernel.CodeInternal, "", "", "the node has failed: %v", err)
+	}
+	conns := b.connections()
+	b.mu.Unlock()
+	if !first {
+		return
+	}
+	b.log.Error().Err(err).Msg("the node has failed and serves no more")
+	for _, c := range conns {
+		c.askToEnd(b.failed)
+	}
 }
 
-// QueueInfo is the state of a queue's group.
-type QueueInfo struct {
-	Name    string
-	Ready   int64 // records available to members
-	Held    int64 // handed out, not settled
-	Members int   // consumers, pull members not counted
+// connections lists the connections by number. b.mu is held.
+func (b *Broker) connections() []*Conn {
+	list := make([]*Conn, 0, len(b.conns))
+	for _, c := range b.conns {
+		list = append(list, c)
+	}
+	slices.SortFunc(list, func(x, y *Conn) int { return int(x.id) - int(y.id) })
+	return list
 }
 
-// DeclareQueue makes a queue (topic plus its own group) or checks that the
-// existing one is equivalent: CodePrecondition with Detail naming the
-// difference, CodeLocked if it is exclusive to another connection.
-func (c *Conn) DeclareQueue(ctx context.Context, q QueueSpec) (QueueInfo, error) {
-	panic("unfinished")
+// countersOf returns the counters of a protocol.
+func (b *Broker) countersOf(p kernel.Protocol) *Counters {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n, ok := b.counters[p]
+	if !ok {
+		n = &Counters{}
+		b.counters[p] = n
+	}
+	return n
 }
 
-// Queue returns the state of a queue or share address: CodeNotFound, CodeLocked.
-func (c *Conn) Queue(name string) (QueueInfo, error) { panic("unfinished") }
-
-// DeleteQueue deletes a queue and returns how many records were ready. A
-// missing one counts 0 and is no error. ifUnused and ifEmpty fail with
-// CodePrecondition.
-func (c *Conn) DeleteQueue(ctx context.Context, name string, ifUnused, ifEmpty bool) (int64, error) {
-	panic("unfinished")
+// Close drains the node: no new connections, the present ones are asked to end,
+// and when they have, or ctx ends, what is left is closed by force. It then
+// closes all layers. Idempotent.
+func (b *Broker) Close(ctx context.Context) error {
+	b.mu.Lock()
+	if b.closing {
+		b.mu.Unlock()
+		<-b.closed
+		return nil
+	}
+	b.closing = true
+	conns := b.connections()
+	if len(conns) == 0 {
+		close(b.empty)
+	}
+	b.mu.Unlock()
+	defer close(b.closed)
+	for _, c := range conns {
+		c.askToEnd(errStopping())
+	}
+	select {
+	case <-b.empty:
+	case <-ctx.Done():
+	}
+	b.mu.Lock()
+	conns = b.connections()
+	b.mu.Unlock()
+	if len(conns) > 0 {
+		b.cancel() // nothing of theirs may wait any more
+	}
+	for _, c := range conns {
+		c.Close()
+	}
+	b.timers.stop()
+	b.cancel()
+	if b.onStop != nil {
+		b.onStop()
+	}
+	return b.layers.close()
 }
 
-// PurgeQueue archives all ready records for the queue's group and returns how
-// many; they stay readable until retention.
-func (c *Conn) PurgeQueue(ctx context.Context, name string) (int64, error) { panic("unfinished") }
+// drained is called by the last connection to go while the node closes.
+func (b *Broker) drained() { close(b.empty) }
 
-// Bind adds a binding; an equal one is no error. Missing ends are CodeNotFound.
-func (c *Conn) Bind(ctx context.Context, b kernel.Binding) error { panic("unfinished") }
+// after calls fn on a goroutine of the broker when d is over, unless stop is
+// called, or Close, before.
+func (b *Broker) after(d time.Duration, fn func()) (stop func()) { return b.timers.after(d, fn) }
 
-// Unbind removes a binding; an absent one is no error.
-func (c *Conn) Unbind(ctx context.Context, b kernel.Binding) error { panic("unfinished") }
-
-// Join adds a member to a share group. c owns it. Deliveries begin with the
-// first Credit.
-func (c *Conn) Join(ctx context.Context, addr kernel.GroupAddress, opt kernel.MemberOptions, to kernel.Consumer) (*Member, error) {
-	panic("unfinished")
+// timers are the timers of a broker, stopped and awaited together.
+type timers struct {
+	mu      sync.Mutex
+	stopped bool
+	pending map[*time.Timer]struct{}
+	running sync.WaitGroup
 }
 
-// Address resolves a queue name or share address to a group address.
-func (c *Conn) Address(name string) (kernel.GroupAddress, error) { panic("unfinished") }
-
-// Member is one consumer's place in a share group.
-type Member struct{}
-
-// Credit lets n more records be handed out. Never blocks.
-func (m *Member) Credit(n int) { panic("unfinished") }
-
-// Settle settles records first..last of a partition that this member holds; any
-// it does not hold are ignored. Never blocks. Credit does not come back by
-// itself: the edge grants it.
-func (m *Member) Settle(o kernel.Outcome, partition int32, first, last int64) { panic("unfinished") }
-
-// Acquire takes up to max records now and passes them to fn (perhaps none)
-// with the number of records still ready. It waits for the group's goroutine,
-// so it must not be called from one; fn runs there.
-func (m *Member) Acquire(max int, fn func(batch []kernel.Delivery, ready int64)) error {
-	panic("unfinished")
+func (t *timers) after(d time.Duration, fn func()) (stop func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.stopped {
+		return func() {}
+	}
+	if t.pending == nil {
+		t.pending = make(map[*time.Timer]struct{})
+	}
+	var timer *time.Timer
+	timer = time.AfterFunc(d, func() {
+		t.mu.Lock()
+		_, due := t.pending[timer]
+		delete(t.pending, timer)
+		if due {
+			t.running.Add(1)
+		}
+		t.mu.Unlock()
+		if due {
+			defer t.running.Done()
+			fn()
+		}
+	})
+	t.pending[timer] = struct{}{}
+	return func() {
+		timer.Stop()
+		t.mu.Lock()
+		delete(t.pending, timer)
+		t.mu.Unlock()
+	}
 }
 
-// Stop ends hand-outs: after it returns no Deliver call is running or will
-// come. What the member holds stays held until settled or Leave.
-func (m *Member) Stop() { panic("unfinished") }
-
-// Leave ends the membership and gives back what it holds, in place. After it
-// returns no Deliver call comes. Idempotent.
-func (m *Member) Leave() { panic("unfinished") }
+// stop ends all timers and waits for what they have started.
+func (t *timers) stop() {
+	t.mu.Lock()
+	t.stopped = true
+	for timer := range t.pending {
+		timer.Stop()
+	}
+	clear(t.pending)
+	t.mu.Unlock()
+	t.running.Wait()
+}

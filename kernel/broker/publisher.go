@@ -1,13 +1,32 @@
 package broker
 
-import "github.com/trivium-mq/trivium/kernel"
+import (
+	"strings"
+	"time"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/placement"
+	"github.com/trivium-mq/trivium/kernel/route"
+)
 
 // Publisher publishes for one connection or channel. It remembers recent
 // routes. Not safe for concurrent use; Completed calls come from elsewhere.
-type Publisher struct{}
+type Publisher struct {
+	conn  *Conn
+	sink  *sink
+	cache routeCache
+	log   logRoute
+	live  kernel.LiveMessage // reused
+}
 
 // Publisher returns a publisher whose outcomes go to done (nil: nobody asks).
-func (c *Conn) Publisher(done kernel.Completion) *Publisher { panic("unfinished") }
+func (c *Conn) Publisher(done kernel.Completion) *Publisher {
+	p := &Publisher{conn: c}
+	if done != nil {
+		p.sink = &sink{to: done}
+	}
+	return p
+}
 
 // ToExchange routes r by an exchange and stores it in every target. It returns
 // how many targets matched. An error (exchange missing: CodeNotFound, internal:
@@ -16,22 +35,203 @@ func (c *Conn) Publisher(done kernel.Completion) *Publisher { panic("unfinished"
 // budget of bytes in flight or the queue is being created.
 // The record's Key is the routing key unless the caller set another.
 func (p *Publisher) ToExchange(exchange, key string, r *kernel.Record, opt kernel.PublishOptions, token uint64) (matched int, err error) {
-	panic("unfinished")
+	t := p.conn.tenant
+	to := p.byKey(t.table.Load(), exchange, key)
+	if to.err != nil {
+		return 0, to.err
+	}
+	if to.matched == 0 {
+		if opt.Mandatory {
+			return 0, nil
+		}
+		if exchange == kernel.ExchangeDefault && t.provision(strings.Clone(key)) {
+			to = p.byKey(t.table.Load(), exchange, key)
+		}
+	}
+	return p.send(to, r, token)
 }
 
 // ToTopic publishes under a name with levels: to the topic of exactly that
 // name, to the filters it matches, to the bindings of amq.topic, and to
-// session-less subscribers.
+// session-less subscribers. matched counts topics and subscribers.
 func (p *Publisher) ToTopic(name string, r *kernel.Record, token uint64) (matched int, err error) {
-	panic("unfinished")
+	return p.send(p.byName(p.conn.tenant.table.Load(), name), r, token)
+}
+
+// send stores a record in every target of a plan and feeds the live
+// subscribers.
+func (p *Publisher) send(to *plan, r *kernel.Record, token uint64) (int, error) {
+	legs := to.legs
+	if to.spread != nil && string(r.Key) != to.key {
+		legs = p.conn.b.legs(to.spread, r.Key)
+	}
+	if err := p.store(legs, r, token); err != nil {
+		return 0, err
+	}
+	p.conn.counters.In.Add(1)
+	p.conn.counters.InBytes.Add(uint64(len(r.Value)))
+	if len(to.live) > 0 {
+		p.live = kernel.LiveMessage{Name: to.name, Record: r, Origin: p.conn.id}
+		p.conn.feed(to.live, &p.live)
+		p.live = kernel.LiveMessage{}
+	}
+	if len(legs) == 0 {
+		p.nothingToStore(token)
+	}
+	return to.matched, nil
+}
+
+func (p *Publisher) nothingToStore(token uint64) {
+	if p.sink != nil {
+		p.sink.Completed(token, kernel.Result{Offset: -1})
+		p.sink.Flush()
+	}
+}
+
+// store appends to all legs, or to none if the first refuses.
+func (p *Publisher) store(legs []leg, r *kernel.Record, token uint64) error {
+	for i := range legs {
+		if err := legs[i].group.Wait(p.conn.stop); err != nil {
+			return err
+		}
+	}
+	switch {
+	case len(legs) == 0:
+		return nil
+	case len(legs) == 1:
+		return legs[0].group.Append(legs[0].set, r, p.completion(), token)
+	}
+	return p.storeMany(legs, r, token)
+}
+
+// completion returns the sink as the placement groups want it: nil if nobody
+// asks.
+func (p *Publisher) completion() kernel.Completion {
+	if p.sink == nil {
+		return nil
+	}
+	return p.sink
+}
+
+// storeMany appends to several placement groups with one completion for all.
+// If the first refuses nothing has happened; if a later one does, the publish
+// completes with its error.
+func (p *Publisher) storeMany(legs []leg, r *kernel.Record, token uint64) error {
+	var j *join
+	var done kernel.Completion
+	if p.sink != nil {
+		j = &join{sink: p.sink, token: token, left: len(legs)}
+		done = j
+	}
+	for i := range legs {
+		err := legs[i].group.Append(legs[i].set, r, done, 0)
+		if err != nil && i == 0 {
+			return err
+		}
+		if err != nil && j != nil {
+			for range legs[i:] {
+				j.Completed(0, kernel.Result{Err: err})
+			}
+			j.Flush()
+			return nil
+		}
+	}
+	return nil
+}
+
+// provision makes the queue that a publish to the default exchange misses, if
+// the rules allow it, and reports whether it is there now. The publisher waits
+// for it, so that its order holds.
+func (t *tenant) provision(name string) bool {
+	b := t.b
+	if !b.settings.AutoCreateQueues || kernel.CheckNewName("queue", name) != nil {
+		return false
+	}
+	t.mu.Lock()
+	refused := t.waiting >= b.limits.Provisional || t.gone.has(name, b.now())
+	t.mu.Unlock()
+	if refused {
+		return false
+	}
+	defer t.names.lock(claim{topicLockKey(false, name), true})()
+	if _, ok := t.table.Load().Topic(kernel.Plain, name); ok {
+		return true
+	}
+	kt := &kernel.Topic{
+		Name: name, Partitions: 1, Retention: kernel.RetainDay, ExpiresAt: b.now().Add(provisionalLife).Truncate(time.Millisecond),
+	}
+	ctx, cancel := b.changeContext()
+	defer cancel()
+	if _, _, err := t.makeTopic(ctx, kt, ownGroup(t.name, name, kernel.Classic)); err != nil {
+		b.log.Warn().Err(err).Str("queue", name).Msg("a publish could not make its queue")
+		return false
+	}
+	t.expireLater(kt.ID, kt.ExpiresAt)
+	return true
+}
+
+// expireLater deletes a provisional topic when its time has come, unless it was
+// declared or consumed until then.
+func (t *tenant) expireLater(id kernel.TopicID, at time.Time) {
+	t.b.after(at.Sub(t.b.now()), func() {
+		topic, ok := t.table.Load().TopicByID(id)
+		if !ok {
+			return
+		}
+		defer t.lockTopicFor(false, topic.Name)()
+		topic, ok = t.table.Load().TopicByID(id)
+		if !ok || topic.ExpiresAt.IsZero() {
+			return
+		}
+		ctx, cancel := t.b.changeContext()
+		defer cancel()
+		if err := t.dropTopic(ctx, topic.Topic); err != nil && t.b.ctx.Err() == nil {
+			t.b.log.Error().Err(err).Str("queue", topic.Name).Msg("an expired queue could not be deleted")
+		}
+	})
+}
+
+// logRoute remembers the last topic that batches were appended to.
+type logRoute struct {
+	table *route.Table
+	topic *kernel.Topic
+	route *route.Topic
+	live  []*route.Live
 }
 
 // ToPartition appends one ready RecordBatch v2, checked by the caller with
-// kernel record validation, to a partition. The batch is copied.
-func (p *Publisher) ToPartition(t *kernel.Topic, partition int32, batch []byte, token uint64) error {
-	panic("unfinished")
+// record.Validate, to a partition. The batch is copied. CodeNotFound when the
+// topic or the partition is not there.
+func (p *Publisher) ToPartition(kt *kernel.Topic, partition int32, batch []byte, token uint64) error {
+	c := p.conn
+	if table := c.tenant.table.Load(); p.log.table != table || p.log.topic != kt {
+		p.log = logRoute{table: table, topic: kt}
+		if rt, ok := table.TopicByID(kt.ID); ok && rt.Visible() && !rt.Volatile && rt.Kind == kernel.Plain {
+			p.log.route, p.log.live = rt, table.Log(rt.Name)
+		}
+	}
+	rt := p.log.route
+	if rt == nil || partition < 0 || int(partition) >= len(rt.Parts) {
+		return kernel.Errorf(kernel.CodeNotFound, "topic", kt.Name, "there is no partition %d of it", partition)
+	}
+	group := c.b.placeOf(rt.Volatile)
+	if err := group.Wait(c.stop); err != nil {
+		return err
+	}
+	if err := group.AppendBatch(placement.PartitionID(rt.Parts[partition]), batch, p.completion(), token); err != nil {
+		return err
+	}
+	c.countBatch(batch)
+	if len(p.log.live) > 0 {
+		c.feedBatch(p.log.live, rt.Name, batch)
+	}
+	return nil
 }
 
 // Close ends the publisher: after it returns no Completed call comes. Publishes
 // under way still happen.
-func (p *Publisher) Close() { panic("unfinished") }
+func (p *Publisher) Close() {
+	if p.sink != nil {
+		p.sink.close()
+	}
+}

@@ -2,25 +2,124 @@ package broker
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/route"
+	"github.com/trivium-mq/trivium/kernel/session"
 )
 
 // Session is a client id's attached session. Its methods are safe for
 // concurrent use.
-type Session struct{}
+type Session struct {
+	s     *sessionEntry
+	conn  *Conn
+	taken func()
+	once  sync.Once // of taken
+
+	released chan struct{} // closed by Detach
+
+	// The entry's mu guards what follows.
+	over  bool
+	feed  *route.Feed
+	feeds map[string]*feeding // by filter
+}
+
+// feeding is what feeds one attached subscription.
+type feeding struct {
+	member *Member
+	live   *route.Live
+}
 
 // AttachSession takes the session of a client id for c: the present one, or a
 // new one when there is none or clean is set (the old one is then discarded).
 // A connection that holds it is told through its taken callback and given a few
 // seconds to Detach. expiry is what to keep it for after Detach; 0 = not at all.
 func (c *Conn) AttachSession(ctx context.Context, clientID string, clean bool, expiry time.Duration, taken func()) (s *Session, present bool, err error) {
-	panic("unfinished")
+	if err := c.begin(); err != nil {
+		return nil, false, err
+	}
+	defer c.end()
+	if err := kernel.CheckName("session", clientID); err != nil {
+		return nil, false, err
+	}
+	e, err := c.holdEntry(ctx, clientID)
+	if err != nil {
+		return nil, false, err
+	}
+	defer e.mu.Unlock()
+	present = !e.fresh && !clean && (e.expiresAt.IsZero() || c.b.now().Before(e.expiresAt))
+	cctx, cancel := c.b.changeContext()
+	defer cancel()
+	if err := e.begin(cctx, present, expiry); err != nil {
+		if e.fresh {
+			e.forget()
+		}
+		return nil, false, err
+	}
+	h := &Session{s: e, conn: c, taken: taken, released: make(chan struct{}), feeds: make(map[string]*feeding)}
+	e.holder = h
+	c.mu.Lock()
+	c.attach[h] = struct{}{}
+	c.mu.Unlock()
+	return h, present, nil
+}
+
+// holdEntry returns the entry of a client id, locked and held by nobody.
+func (c *Conn) holdEntry(ctx context.Context, clientID string) (*sessionEntry, error) {
+	for {
+		e, err := c.tenant.entry(clientID)
+		if err != nil {
+			return nil, err
+		}
+		e.mu.Lock()
+		if e.gone {
+			e.mu.Unlock()
+			continue
+		}
+		h := e.holder
+		if h == nil {
+			return e, nil
+		}
+		e.mu.Unlock()
+		if h.conn == c {
+			return nil, kernel.Errorf(kernel.CodeNotAllowed, "session", clientID, "the connection holds it already")
+		}
+		if err := c.takeOver(ctx, h); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// takeOver makes another connection give up its session.
+func (c *Conn) takeOver(ctx context.Context, h *Session) error {
+	h.once.Do(func() {
+		if h.taken != nil {
+			h.taken()
+		}
+	})
+	limit := time.NewTimer(takeoverWait)
+	defer limit.Stop()
+	select {
+	case <-h.released:
+	case <-limit.C:
+		h.detachAsAgreed()
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.stop:
+		return kernel.Errorf(kernel.CodeUnavailable, "", "", "the connection is closed")
+	}
+	return nil
 }
 
 // State returns the session's subscriptions and settings.
-func (s *Session) State() kernel.SessionState { panic("unfinished") }
+func (h *Session) State() kernel.SessionState {
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
+	return h.s.state()
+}
 
 // Attachment is one subscription's feed while the session is attached: either
 // a Member of a share group (durable or shared subscription, QoS 1 or a share
@@ -33,25 +132,206 @@ type Attachment struct {
 }
 
 // Subscribe adds or replaces a subscription and attaches it; replacing loses
-// nothing. A durable session's is committed before it returns. Share addresses
+// nothing: where the old one has a Member that fits, the Attachment carries the
+// same Member with the credit it has, whose deliveries go to to from then on.
+// A durable session's is committed before it returns. Share addresses
 // ($share, $queue) join that group; a session without expiry reads other
 // filters live. Errors: CodeInvalidName (bad filter), CodeNotFound ($queue),
-// CodeAccessRefused, CodeLocked.
-func (s *Session) Subscribe(ctx context.Context, sub kernel.Subscription, handle uint64, to kernel.Consumer, live kernel.LiveSubscriber) (*Attachment, error) {
-	panic("unfinished")
+// CodeAccessRefused, CodeLocked, CodeLimit, CodeFenced (after Detach).
+func (h *Session) Subscribe(ctx context.Context, sub kernel.Subscription, handle uint64, to kernel.Consumer, live kernel.LiveSubscriber) (*Attachment, error) {
+	if err := h.enter(); err != nil {
+		return nil, err
+	}
+	defer h.leave()
+	next, err := h.s.plan(sub)
+	if err != nil {
+		return nil, err
+	}
+	old := h.s.subs[sub.Filter]
+	if old == nil && len(h.s.subs) >= h.conn.b.limits.Subscriptions {
+		return nil, kernel.Errorf(kernel.CodeLimit, "session", h.s.id, "it has %d subscriptions already", len(h.s.subs))
+	}
+	if err := h.conn.ensure(next); err != nil {
+		return nil, err
+	}
+	cctx, cancel := h.conn.b.changeContext()
+	defer cancel()
+	err = h.s.save(cctx, old, next)
+	if err == nil {
+		var a *Attachment
+		if a, err = h.attach(next, handle, to, live); err == nil {
+			h.s.subs[sub.Filter] = next
+			if old != nil && old.held != nil {
+				h.conn.tenant.unhold(old.held) // counted once more as next
+			}
+			return a, nil
+		}
+	}
+	return nil, errors.Join(err, h.s.undo(cctx, old, next))
 }
 
 // Attach feeds a subscription that the session already has (after a
-// reconnect). Parameters as for Subscribe.
-func (s *Session) Attach(ctx context.Context, sub kernel.Subscription, handle uint64, to kernel.Consumer, live kernel.LiveSubscriber) (*Attachment, error) {
-	panic("unfinished")
+// reconnect). Parameters as for Subscribe. CodeNotFound if it has not.
+func (h *Session) Attach(ctx context.Context, sub kernel.Subscription, handle uint64, to kernel.Consumer, live kernel.LiveSubscriber) (*Attachment, error) {
+	if err := h.enter(); err != nil {
+		return nil, err
+	}
+	defer h.leave()
+	have := h.s.subs[sub.Filter]
+	if have == nil {
+		return nil, kernel.Errorf(kernel.CodeNotFound, "subscription", sub.Filter, "the session does not have it")
+	}
+	if _, ok := h.conn.tenant.find(have.addr); have.reads() && !ok {
+		// Its group went with a topic that somebody deleted.
+		have.held = nil
+		if err := h.conn.ensure(have); err != nil {
+			return nil, err
+		}
+	}
+	return h.attach(have, handle, to, live)
 }
 
 // Unsubscribe removes a subscription and reports whether it existed.
-func (s *Session) Unsubscribe(ctx context.Context, filter string) (existed bool, err error) {
-	panic("unfinished")
+func (h *Session) Unsubscribe(ctx context.Context, filter string) (existed bool, err error) {
+	if err := h.enter(); err != nil {
+		return false, err
+	}
+	defer h.leave()
+	sub := h.s.subs[filter]
+	if sub == nil {
+		return false, nil
+	}
+	cctx, cancel := h.conn.b.changeContext()
+	defer cancel()
+	if err := h.s.erase(cctx, sub); err != nil {
+		return true, err
+	}
+	h.stopFeeding(filter)
+	delete(h.s.subs, filter)
+	return true, h.s.release(cctx, sub)
 }
 
 // Detach gives the session back; expiry replaces the one given at AttachSession.
 // Members leave, live feeds end, an expiry of 0 discards it. Idempotent.
-func (s *Session) Detach(expiry time.Duration) { panic("unfinished") }
+func (h *Session) Detach(expiry time.Duration) {
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
+	h.detach(expiry)
+}
+
+// detachAsAgreed is Detach with the expiry given at AttachSession.
+func (h *Session) detachAsAgreed() {
+	h.s.mu.Lock()
+	defer h.s.mu.Unlock()
+	h.detach(h.s.expiry)
+}
+
+func (h *Session) detach(expiry time.Duration) {
+	if h.over {
+		return
+	}
+	h.over = true
+	for filter := range h.feeds {
+		h.stopFeeding(filter)
+	}
+	h.conn.mu.Lock()
+	delete(h.conn.attach, h)
+	h.conn.mu.Unlock()
+	h.s.holder = nil
+	close(h.released)
+	h.s.detached(expiry)
+}
+
+// enter locks the session for a call of its holder; leave unlocks it.
+func (h *Session) enter() error {
+	if err := h.conn.begin(); err != nil {
+		return err
+	}
+	h.s.mu.Lock()
+	if h.over {
+		h.leave()
+		return kernel.Errorf(kernel.CodeFenced, "session", h.s.id, "another connection has taken it")
+	}
+	return nil
+}
+
+func (h *Session) leave() {
+	h.s.mu.Unlock()
+	h.conn.end()
+}
+
+// attach feeds a subscription, in place of what fed it before.
+func (h *Session) attach(sub *subscription, handle uint64, to kernel.Consumer, live kernel.LiveSubscriber) (*Attachment, error) {
+	a := &Attachment{Subscription: sub.Subscription.Subscription, Handle: handle}
+	filter, old := sub.Filter, h.feeds[sub.Filter]
+	if !sub.reads() {
+		h.attachLive(sub, handle, live, old)
+		return a, nil
+	}
+	auto := sub.QoS == 0
+	if old != nil && old.member != nil && old.member.settles != auto && old.member.group.spec.Address == sub.addr {
+		old.member.tap.redirect(to)
+		a.Member = old.member
+		return a, nil
+	}
+	opt := kernel.MemberOptions{AutoSettle: auto, Session: h.s.id, Tag: filter}
+	m, err := h.conn.join(sub.addr, opt, false, to)
+	if err != nil {
+		return nil, err
+	}
+	h.stopFeeding(filter)
+	h.feeds[filter] = &feeding{member: m}
+	a.Member = m
+	return a, nil
+}
+
+// attachLive feeds a subscription from memory, in place of old.
+func (h *Session) attachLive(sub *subscription, handle uint64, live kernel.LiveSubscriber, old *feeding) {
+	if h.feed == nil || h.feed.To != live {
+		h.feed = &route.Feed{To: live, Dropped: &h.conn.counters.Dropped}
+	}
+	t := h.conn.tenant
+	t.mu.Lock()
+	t.lives++
+	l := &route.Live{ID: t.lives, Filter: sub.Filter, QoS: sub.QoS, Handle: handle, Feed: h.feed}
+	t.change(func(tab *route.Table) *route.Table {
+		if old != nil && old.live != nil {
+			tab = tab.DropLive(old.live)
+			old.live = nil
+		}
+		return tab.PutLive(l)
+	})
+	t.mu.Unlock()
+	h.stopFeeding(sub.Filter)
+	h.feeds[sub.Filter] = &feeding{live: l}
+}
+
+// stopFeeding ends what feeds a filter, if anything does.
+func (h *Session) stopFeeding(filter string) {
+	f := h.feeds[filter]
+	if f == nil {
+		return
+	}
+	delete(h.feeds, filter)
+	if f.member != nil {
+		f.member.Leave()
+	}
+	if f.live != nil {
+		t := h.conn.tenant
+		t.mu.Lock()
+		t.change(func(tab *route.Table) *route.Table { return tab.DropLive(f.live) })
+		t.mu.Unlock()
+	}
+}
+
+// subscription is one subscription of a session.
+type subscription struct {
+	session.Subscription
+	addr   kernel.GroupAddress // what it reads, if it is grouped or a share
+	create bool                // the group may be made
+	share  bool
+	held   *group // the share group it is counted at
+}
+
+// reads reports whether it reads a group, not a live feed.
+func (s *subscription) reads() bool { return s.share || s.Grouped }

@@ -1,10 +1,13 @@
 package broker
 
 import (
+	"cmp"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/route"
 )
 
 // Counters count one protocol's traffic since start.
@@ -47,11 +50,64 @@ type Overview struct {
 	LogBytes    uint64 // bytes appended to it
 }
 
-// Overview returns the totals now.
-func (b *Broker) Overview() Overview { panic("unfinished") }
+// Overview returns the totals now. Queues counts queues and shares; Ready, Held
+// and Members are those of all groups, sessions' included.
+func (b *Broker) Overview() Overview {
+	wal := b.wal.Stats()
+	o := Overview{
+		NodeID: b.nodeID, Version: b.version, Started: b.started, Protocols: make(map[kernel.Protocol]*Counters),
+		Syncs: uint64(wal.Syncs), LogBytes: uint64(wal.AppendedBytes),
+	}
+	b.mu.Lock()
+	o.Connections = len(b.conns)
+	for p, n := range b.counters {
+		o.Protocols[p] = n
+	}
+	b.mu.Unlock()
+	for _, t := range b.tenants {
+		o.Exchanges++ // the default one, which no table holds
+		t.table.Load().Exchanges(func(kernel.Exchange) { o.Exchanges++ })
+		t.mu.Lock()
+		for addr, g := range t.groups {
+			ready, held, members, _, _ := g.place.Stats(g.id)
+			o.Ready, o.Held, o.Members = o.Ready+ready, o.Held+held, o.Members+members
+			if !addr.IsSession() {
+				o.Queues++
+			}
+		}
+		t.mu.Unlock()
+	}
+	return o
+}
 
 // QueueStatuses lists the groups that are queues or shares, by tenant and name.
-func (b *Broker) QueueStatuses() []QueueStatus { panic("unfinished") }
+func (b *Broker) QueueStatuses() []QueueStatus {
+	var list []QueueStatus
+	for _, t := range b.tenants {
+		table := t.table.Load()
+		t.mu.Lock()
+		for addr, g := range t.groups {
+			topic, ok := table.TopicByID(g.spec.Topic)
+			if ok && !addr.IsSession() {
+				list = append(list, g.status(topic))
+			}
+		}
+		t.mu.Unlock()
+	}
+	slices.SortFunc(list, func(x, y QueueStatus) int {
+		return cmp.Or(cmp.Compare(x.Address.Tenant, y.Address.Tenant), cmp.Compare(x.Info.Name, y.Info.Name))
+	})
+	return list
+}
 
-// Ready returns nil when the node serves, else why not.
-func (b *Broker) Ready() error { panic("unfinished") }
+// status describes a group. tenant.mu is held.
+func (g *group) status(topic *route.Topic) QueueStatus {
+	s := QueueStatus{Address: g.spec.Address, Queue: g.spec.Queue, Volatile: topic.Volatile}
+	s.Info.Name = g.spec.Address.String()
+	if g.spec.Address.IsOwn() {
+		s.Info.Name, s.Queue = g.spec.Address.Topic, topic.Queue
+	}
+	s.Info.Ready, s.Info.Held, s.Info.Members, s.Delivered, s.Settled = g.place.Stats(g.id)
+	s.Published = g.place.Published(topic.ID)
+	return s
+}

@@ -4,6 +4,9 @@ import (
 	"context"
 
 	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/placement"
+	"github.com/trivium-mq/trivium/kernel/route"
+	"github.com/trivium-mq/trivium/metasvc/catalog"
 )
 
 // TopicSpec asks for a log topic.
@@ -13,72 +16,150 @@ type TopicSpec struct {
 	Retention  kernel.Retention
 }
 
-// CreateTopic makes a topic: CodeExists, CodeInvalidName, CodeInvalid.
+// CreateTopic makes a topic: CodeExists, CodeInvalidName, CodeInvalid,
+// CodeAccessRefused (reserved name).
 func (c *Conn) CreateTopic(ctx context.Context, t TopicSpec) (*kernel.Topic, error) {
-	panic("unfinished")
+	if err := c.begin(); err != nil {
+		return nil, err
+	}
+	defer c.end()
+	if err := kernel.CheckNewName("topic", t.Name); err != nil {
+		return nil, err
+	}
+	if t.Partitions < 1 || int(t.Partitions) > c.b.limits.Partitions {
+		return nil, kernel.Errorf(kernel.CodeInvalid, "topic", t.Name, "the number of partitions is not in 1..%d", c.b.limits.Partitions)
+	}
+	defer c.tenant.names.lock(claim{topicLockKey(false, t.Name), true})()
+	if _, ok := c.tenant.table.Load().Topic(kernel.Plain, t.Name); ok {
+		return nil, kernel.Errorf(kernel.CodeExists, "topic", t.Name, "the topic exists")
+	}
+	kt := &kernel.Topic{Name: t.Name, Partitions: t.Partitions, Retention: t.Retention}
+	cctx, cancel := c.b.changeContext()
+	defer cancel()
+	rt, _, err := c.tenant.makeTopic(cctx, kt)
+	if err != nil {
+		return nil, err
+	}
+	return rt.Topic, nil
+}
+
+// AutoCreateTopic returns a topic, made with the settings for that if it is
+// missing: CodeNotFound when they say no; else as CreateTopic.
+func (c *Conn) AutoCreateTopic(ctx context.Context, name string) (*kernel.Topic, error) {
+	if t, ok := c.Topic(name); ok {
+		return t, nil
+	}
+	s := c.b.settings
+	if !s.AutoCreateTopics {
+		return nil, kernel.Errorf(kernel.CodeNotFound, "topic", name, "it does not exist")
+	}
+	t, err := c.CreateTopic(ctx, TopicSpec{Name: name, Partitions: s.AutoCreatePartitions, Retention: kernel.RetainWeek})
+	if kernel.CodeOf(err) == kernel.CodeExists {
+		if t, ok := c.Topic(name); ok {
+			return t, nil
+		}
+	}
+	return t, err
 }
 
 // DeleteTopic deletes a topic with all its groups: CodeNotFound, CodeLocked,
 // CodePrecondition while an owner group has unsettled records.
-func (c *Conn) DeleteTopic(ctx context.Context, name string) error { panic("unfinished") }
+func (c *Conn) DeleteTopic(ctx context.Context, name string) error {
+	if err := c.begin(); err != nil {
+		return err
+	}
+	defer c.end()
+	t := c.tenant
+	defer t.lockTopicFor(false, name)()
+	topic, ok := t.table.Load().Topic(kernel.Plain, name)
+	if !ok || topic.Volatile {
+		return kernel.Errorf(kernel.CodeNotFound, "topic", name, "it does not exist")
+	}
+	if err := c.usable(topic); err != nil {
+		return err
+	}
+	if g := t.unsettled(topic.ID); g != nil {
+		return kernel.Errorf(kernel.CodePrecondition, "topic", name, "group %s has records it has not settled", g.spec.Address)
+	}
+	cctx, cancel := c.b.changeContext()
+	defer cancel()
+	if err := t.dropTopic(cctx, topic.Topic); err != nil {
+		return err
+	}
+	return c.b.dropOffsetsOf(t.name, topic.ID)
+}
+
+// unsettled returns an owner group of a topic that has records to settle.
+func (t *tenant) unsettled(id kernel.TopicID) *group {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, g := range t.topics[id].groups {
+		if ready, held, _, _, _ := g.place.Stats(g.id); g.spec.Owner && ready+held > 0 {
+			return g
+		}
+	}
+	return nil
+}
 
 // Topic returns a plain, durable, visible topic by name.
-func (c *Conn) Topic(name string) (*kernel.Topic, bool) { panic("unfinished") }
+func (c *Conn) Topic(name string) (*kernel.Topic, bool) {
+	t, ok := c.tenant.table.Load().Topic(kernel.Plain, name)
+	return shown(t, ok)
+}
 
 // TopicByID returns a topic by UUID.
-func (c *Conn) TopicByID(id kernel.TopicID) (*kernel.Topic, bool) { panic("unfinished") }
+func (c *Conn) TopicByID(id kernel.TopicID) (*kernel.Topic, bool) {
+	t, ok := c.tenant.table.Load().TopicByID(id)
+	return shown(t, ok)
+}
+
+func shown(t *route.Topic, ok bool) (*kernel.Topic, bool) {
+	if !ok || t.Kind != kernel.Plain || t.Volatile || !t.Visible() {
+		return nil, false
+	}
+	return t.Topic, true
+}
 
 // Topics lists the plain, durable, visible topics of the tenant by name.
-func (c *Conn) Topics() []*kernel.Topic { panic("unfinished") }
+func (c *Conn) Topics() []*kernel.Topic {
+	var list []*kernel.Topic
+	c.tenant.table.Load().Topics(func(t *route.Topic) {
+		if kt, ok := shown(t, true); ok {
+			list = append(list, kt)
+		}
+	})
+	return list
+}
+
+// Partition reads one partition's log.
+type Partition = placement.Partition
 
 // Partition opens a partition for reading. CodeNotFound when it has gone.
-func (c *Conn) Partition(t *kernel.Topic, index int32) (*Partition, error) { panic("unfinished") }
-
-// Partition reads one partition's log. Safe for concurrent use.
-type Partition struct{}
-
-// Bounds returns the first readable offset and the next offset to be given.
-func (p *Partition) Bounds() (start, end int64) { panic("unfinished") }
-
-// Read appends whole stored batches to dst, beginning with the one that
-// contains offset, until maxBytes is reached; at least one batch if there is
-// any, even if larger. Nothing is appended at end. CodeOutOfRange,
-// CodeCorrupt, CodeDropped.
-func (p *Partition) Read(offset int64, maxBytes int, dst []byte) ([]byte, error) {
-	panic("unfinished")
+func (c *Conn) Partition(t *kernel.Topic, index int32) (*Partition, error) {
+	rt, ok := c.tenant.table.Load().TopicByID(t.ID)
+	if !ok || index < 0 || int(index) >= len(rt.Parts) {
+		return nil, kernel.Errorf(kernel.CodeNotFound, "topic", t.Name, "there is no partition %d of it", index)
+	}
+	return c.b.placeOf(rt.Volatile).Partition(placement.PartitionID(rt.Parts[index]))
 }
 
-// TimeOffset returns the first offset whose record timestamp (ms) is at least
-// ts, with that timestamp; ok is false when there is none.
-func (p *Partition) TimeOffset(ts int64) (offset, timestamp int64, ok bool) { panic("unfinished") }
-
-// Watch sends on ready (without blocking; give it capacity 1) as soon as end >
-// offset, or the partition is dropped, at once if that is so already. cancel
-// ends the watch.
-func (p *Partition) Watch(offset int64, ready chan<- struct{}) (cancel func()) { panic("unfinished") }
-
-// OffsetCommit is one committed reader position.
-type OffsetCommit struct {
-	Topic       kernel.TopicID
-	Partition   int32
-	Offset      int64
-	LeaderEpoch int32
-	Metadata    string
-}
-
-// CommitOffsets stores reader positions of a reader group durably.
-func (c *Conn) CommitOffsets(ctx context.Context, group string, commits []OffsetCommit) error {
-	panic("unfinished")
-}
-
-// Offsets returns the committed positions of a reader group, all topics.
-func (c *Conn) Offsets(group string) ([]OffsetCommit, error) { panic("unfinished") }
-
-// OffsetGroups lists the reader groups that have committed positions.
-func (c *Conn) OffsetGroups() []string { panic("unfinished") }
-
-// DeleteOffsets forgets a reader group's positions.
-func (c *Conn) DeleteOffsets(ctx context.Context, group string) error { panic("unfinished") }
+// producerBlock is how many producer ids one commit reserves.
+const producerBlock = 1000
 
 // NewProducerID returns a producer id never given before.
-func (c *Conn) NewProducerID(ctx context.Context) (int64, error) { panic("unfinished") }
+func (c *Conn) NewProducerID(ctx context.Context) (int64, error) {
+	p := &c.b.producers
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.next == p.end {
+		cctx, cancel := c.b.changeContext()
+		defer cancel()
+		res, err := c.b.catalog.Do(cctx, catalog.TakeProducers{Count: producerBlock})
+		if err != nil {
+			return 0, err
+		}
+		p.next, p.end = res.Producers, res.Producers+producerBlock
+	}
+	p.next++
+	return p.next - 1, nil
+}

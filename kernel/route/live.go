@@ -10,11 +10,25 @@ import (
 // Feed is a session-less subscriber's end, shared by its subscriptions.
 type Feed struct {
 	To kernel.LiveSubscriber
-	// Slow is set when publishers have waited for it in vain, until it drains.
-	Slow atomic.Bool
-	// Dropped counts what a full buffer did not take.
-	Dropped *atomic.Uint64
+	// Slow is set when a publisher has waited for it in vain, until it drains.
+	Slow    atomic.Bool
+	Dropped *atomic.Uint64 // counts what a full buffer did not take
 }
+
+// Drained reports whether a slow subscriber's buffer has room again; it is
+// slow no longer then.
+func (f *Feed) Drained() bool {
+	select {
+	case <-f.To.Room():
+		f.Slow.Store(false)
+		return true
+	default:
+		return false
+	}
+}
+
+// Drop counts a message that was not taken.
+func (f *Feed) Drop() { f.Dropped.Add(1) }
 
 // Live is one subscription fed from memory.
 type Live struct {

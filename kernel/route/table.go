@@ -109,7 +109,15 @@ func (t *Table) DropTopic(id kernel.TopicID) (next *Table, sources []string) {
 		return next, nil
 	}
 	c.topics = c.topics.Delete(topic.Name)
-	for _, b := range t.BindingsOf(topic.Name) {
+	return next.UnbindAll(topic.Name)
+}
+
+// UnbindAll removes all bindings of a queue. It returns the exchanges that lost
+// one.
+func (t *Table) UnbindAll(queue string) (next *Table, sources []string) {
+	next = t
+	for _, b := range t.BindingsOf(queue) {
+		var ok bool
 		if next, ok = next.Unbind(b); ok && (len(sources) == 0 || sources[len(sources)-1] != b.Exchange) {
 			sources = append(sources, b.Exchange)
 		}
@@ -185,6 +193,9 @@ func (t *Table) Unbind(b kernel.Binding) (*Table, bool) {
 
 // HasBinding reports whether an equal binding is there.
 func (t *Table) HasBinding(b kernel.Binding) bool { return t.queues.Has(bindingKey(&b)) }
+
+// Bindings returns how many bindings there are.
+func (t *Table) Bindings() int { return t.bindings }
 
 // BindingsOf returns the bindings to a queue, by exchange.
 func (t *Table) BindingsOf(queue string) []kernel.Binding {

@@ -1,0 +1,102 @@
+package broker
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/trivium-mq/trivium/kernel/placement"
+	"github.com/trivium-mq/trivium/storage/kv"
+	"github.com/trivium-mq/trivium/storage/vfs"
+)
+
+// Config opens a broker.
+type Config struct {
+	// DataDir is the node's directory. It is made if missing.
+	DataDir string
+	// FS holds it; nil = the real one. KV is then needed as well if the keyed
+	// state is to outlive Close: nil is a store in memory, which the broker
+	// closes.
+	FS vfs.FS
+	KV *kv.Store
+	// NodeID names the node; "" = the name in the directory, or a new one.
+	NodeID  string
+	Version string // of the program, for listings
+	Logger  zerolog.Logger
+	// Registerer takes the metrics; nil = none.
+	Registerer prometheus.Registerer
+	// ClusterAddr is where other nodes would reach this one; "" or "off" opens
+	// no socket.
+	ClusterAddr string
+	Settings    *Settings // nil = DefaultSettings
+	Limits      Limits
+	Now         func() time.Time // nil = time.Now
+}
+
+// Settings are choices of the operator.
+type Settings struct {
+	// AutoCreateTopics lets log clients make topics by naming them, with
+	// AutoCreatePartitions partitions.
+	AutoCreateTopics     bool
+	AutoCreatePartitions int32
+	// AutoCreateQueues lets a publish to the default exchange make the queue.
+	AutoCreateQueues bool
+	// Anonymous admits connections without credentials from loopback.
+	Anonymous bool
+}
+
+// DefaultSettings are those of a node without configuration.
+func DefaultSettings() *Settings {
+	return &Settings{AutoCreateTopics: true, AutoCreatePartitions: 1, AutoCreateQueues: true, Anonymous: true}
+}
+
+// Limits bounds what a node keeps. Zero fields take their defaults.
+type Limits struct {
+	Placement placement.Limits
+	// Topics and Bindings of one tenant: 200,000 and 1,000,000.
+	Topics, Bindings int
+	// Partitions of one topic: 1,000.
+	Partitions int
+	// Provisional is how many queues made by a publish, and neither declared
+	// nor consumed yet, a tenant may have: 1,000.
+	Provisional int
+	// Sessions of one tenant: 1,000,000; Subscriptions of one session: 1,000.
+	Sessions, Subscriptions int
+}
+
+func (l Limits) withDefaults() Limits {
+	def := func(v *int, d int) {
+		if *v <= 0 {
+			*v = d
+		}
+	}
+	def(&l.Topics, 200_000)
+	def(&l.Bindings, 1_000_000)
+	def(&l.Partitions, 1000)
+	def(&l.Provisional, 1000)
+	def(&l.Sessions, 1_000_000)
+	def(&l.Subscriptions, 1000)
+	return l
+}
+
+const (
+	// provisionalLife is how long a queue made by a publish waits for somebody
+	// to declare or consume it.
+	provisionalLife = 24 * time.Hour
+	// goneLife is how long a publish does not make a queue whose exclusive or
+	// auto-delete namesake has just gone.
+	goneLife = 10 * time.Minute
+	// goneNames bounds how many such names a tenant remembers.
+	goneNames = 100_000
+	// takeoverWait is how long a connection may take to give up its session.
+	takeoverWait = 5 * time.Second
+	// roomWait is how long a publisher waits for live subscribers with full
+	// buffers.
+	roomWait = 2 * time.Second
+	// changeWait bounds a change of metadata: after it its outcome is unknown.
+	changeWait = 30 * time.Second
+	// stampAfter is how long a session is away before the time it ends is
+	// written down; until then a restart counts from the restart.
+	stampAfter = time.Minute
+)

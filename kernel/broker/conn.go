@@ -1,0 +1,181 @@
+package broker
+
+import (
+	"sync"
+
+	"github.com/trivium-mq/trivium/kernel"
+)
+
+// Conn is one client connection's view of the broker. Its methods are safe for
+// concurrent use; those that take a ctx may wait for a commit. A change that
+// has begun is finished even when ctx ends.
+type Conn struct {
+	b        *Broker
+	id       kernel.ConnectionID
+	identity kernel.Identity
+	about    kernel.ConnectionInfo
+	tenant   *tenant
+	counters *Counters
+	stop     chan struct{} // closed when Close begins
+
+	endOnce sync.Once
+	ended   func(reason error)
+
+	calls  sync.WaitGroup // changes under way; Add under mu while open
+	done   chan struct{}  // closed when Close has finished
+	mu     sync.Mutex
+	closed bool
+	owned  []kernel.TopicID // exclusive queues
+	member map[*Member]struct{}
+	attach map[*Session]struct{}
+}
+
+// Connect registers a connection. end is called (from a kernel goroutine, at
+// most once, must not block) when the node wants it closed: shutting down or
+// closed by an operator.
+func (b *Broker) Connect(id kernel.Identity, info kernel.ConnectionInfo, end func(reason error)) (*Conn, error) {
+	t, ok := b.tenants[id.Tenant]
+	if !ok {
+		return nil, kernel.Errorf(kernel.CodeNotFound, "tenant", id.Tenant, "vhost '%s' not found", id.Tenant)
+	}
+	c := &Conn{
+		b: b, identity: id, about: info, tenant: t, counters: b.countersOf(info.Protocol),
+		stop: make(chan struct{}), done: make(chan struct{}), ended: end,
+		member: make(map[*Member]struct{}), attach: make(map[*Session]struct{}),
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closing {
+		c.counters.Refused.Add(1)
+		return nil, errStopping()
+	}
+	b.lastConn++
+	c.id = b.lastConn
+	b.conns[c.id] = c
+	c.counters.Opened.Add(1)
+	return c, nil
+}
+
+// ID returns the connection's number.
+func (c *Conn) ID() kernel.ConnectionID { return c.id }
+
+// Identity returns who the connection acts as.
+func (c *Conn) Identity() kernel.Identity { return c.identity }
+
+// Counters of one protocol (shared by its connections; atomics). The kernel
+// counts what passes through it; what an adapter refuses itself is its to
+// count.
+func (c *Conn) Counters() *Counters { return c.counters }
+
+// askToEnd tells the adapter, once, that the node wants the connection closed.
+func (c *Conn) askToEnd(reason error) {
+	c.endOnce.Do(func() {
+		if c.ended != nil {
+			c.ended(reason)
+		}
+	})
+}
+
+// begin enters a call that changes something; end leaves it. Close waits for
+// those that have begun.
+func (c *Conn) begin() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return kernel.Errorf(kernel.CodeUnavailable, "", "", "the connection is closed")
+	}
+	c.calls.Add(1)
+	return nil
+}
+
+func (c *Conn) end() { c.calls.Done() }
+
+// own notes an exclusive queue that dies with the connection.
+func (c *Conn) own(id kernel.TopicID) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.owned = append(c.owned, id)
+}
+
+// Close ends the connection: members leave (giving back what they hold),
+// exclusive queues are deleted, a session is detached. Idempotent; every call
+// returns when that is done.
+func (c *Conn) Close() {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		<-c.done
+		return
+	}
+	c.closed = true
+	close(c.stop)
+	c.mu.Unlock()
+	c.calls.Wait()
+
+	for _, s := range c.sessions() {
+		s.detachAsAgreed()
+	}
+	for _, m := range c.members() {
+		m.Leave()
+	}
+	for _, id := range c.owned {
+		c.tenant.dropOwned(id)
+	}
+	c.b.mu.Lock()
+	delete(c.b.conns, c.id)
+	last := len(c.b.conns) == 0 && c.b.closing
+	c.b.mu.Unlock()
+	c.counters.Closed.Add(1)
+	close(c.done)
+	if last {
+		c.b.drained()
+	}
+}
+
+func (c *Conn) sessions() []*Session {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := make([]*Session, 0, len(c.attach))
+	for s := range c.attach {
+		list = append(list, s)
+	}
+	return list
+}
+
+func (c *Conn) members() []*Member {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := make([]*Member, 0, len(c.member))
+	for m := range c.member {
+		list = append(list, m)
+	}
+	return list
+}
+
+// dropOwned deletes an exclusive queue whose connection has ended.
+func (t *tenant) dropOwned(id kernel.TopicID) {
+	topic, ok := t.table.Load().TopicByID(id)
+	if !ok {
+		return
+	}
+	defer t.lockTopicFor(false, topic.Name)()
+	if topic, ok = t.table.Load().TopicByID(id); !ok {
+		return
+	}
+	t.leftover(topic.Name)
+	ctx, cancel := t.b.changeContext()
+	defer cancel()
+	if err := t.dropTopic(ctx, topic.Topic); err != nil {
+		t.b.log.Error().Err(err).Str("queue", topic.Name).Msg("an exclusive queue could not be deleted")
+	}
+}
+
+// leftover notes the name of a queue that goes by itself.
+func (t *tenant) leftover(name string) {
+	if kernel.Reserved(name) {
+		return // a publish does not make these anyway
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.gone.add(name, t.b.now())
+}

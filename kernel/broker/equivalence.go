@@ -1,0 +1,127 @@
+package broker
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+
+	"github.com/trivium-mq/trivium/kernel"
+)
+
+// sameQueue checks a declaration against what was declared before, in the order
+// and the words that clients of queues know.
+func (t *tenant) sameQueue(q *QueueSpec, old *kernel.Queue) error {
+	differ := func(what, received, current string) error {
+		return kernel.Errorf(kernel.CodePrecondition, "queue", q.Name,
+			"inequivalent arg '%s' for queue '%s' in vhost '%s': received %s but current is %s", what, q.Name, t.name, received, current)
+	}
+	flag := func(v bool) string { return "'" + strconv.FormatBool(v) + "'" }
+	switch {
+	case q.Exclusive != old.Exclusive:
+		return t.locked(q.Name)
+	case q.Durable != old.Durable:
+		return differ("durable", flag(q.Durable), flag(old.Durable))
+	case q.AutoDelete != old.AutoDelete:
+		return differ("auto_delete", flag(q.AutoDelete), flag(old.AutoDelete))
+	case q.Type != old.Type:
+		return differ("x-queue-type", "'"+typeName(q.Type)+"'", "'"+typeName(old.Type)+"'")
+	}
+	for _, name := range argumentNames(q.Arguments, old.Arguments) {
+		a, b := argument(q.Arguments, name), argument(old.Arguments, name)
+		if !sameArgument(a, b) && name != queueTypeArgument {
+			return differ(name, describe(a), describe(b))
+		}
+	}
+	return nil
+}
+
+// queueTypeArgument is compared as QueueSpec.Type: naming the default type and
+// not naming it is the same.
+const queueTypeArgument = "x-queue-type"
+
+func typeName(k kernel.QueueType) string {
+	switch k {
+	case kernel.Quorum:
+		return "quorum"
+	case kernel.Stream:
+		return "stream"
+	default:
+		return "classic"
+	}
+}
+
+// argumentNames merges the names of two lists, both sorted.
+func argumentNames(a, b []kernel.Argument) []string {
+	var names []string
+	for len(a) > 0 || len(b) > 0 {
+		var name string
+		switch {
+		case len(b) == 0 || (len(a) > 0 && a[0].Name <= b[0].Name):
+			name, a = a[0].Name, a[1:]
+		default:
+			name, b = b[0].Name, b[1:]
+		}
+		if len(names) == 0 || names[len(names)-1] != name {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func argument(args []kernel.Argument, name string) *kernel.Argument {
+	for i := range args {
+		if args[i].Name == name {
+			return &args[i]
+		}
+	}
+	return nil
+}
+
+// sameArgument compares values; numbers compare as numbers.
+func sameArgument(a, b *kernel.Argument) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	if x, ok := number(a.Value); ok {
+		y, ok := number(b.Value)
+		return ok && x == y
+	}
+	if x, ok := a.Value.([]byte); ok {
+		y, ok := b.Value.([]byte)
+		return ok && bytes.Equal(x, y)
+	}
+	if _, ok := b.Value.([]byte); ok {
+		return false
+	}
+	return a.Value == b.Value
+}
+
+func number(v any) (float64, bool) {
+	switch n := v.(type) {
+	case int64:
+		return float64(n), true
+	case float64:
+		return n, true
+	}
+	return 0, false
+}
+
+func describe(a *kernel.Argument) string {
+	if a == nil {
+		return "none"
+	}
+	switch v := a.Value.(type) {
+	case string:
+		return fmt.Sprintf("the value '%s' of type 'longstr'", v)
+	case bool:
+		return fmt.Sprintf("the value '%t' of type 'bool'", v)
+	case int64:
+		return fmt.Sprintf("the value '%d' of type 'long'", v)
+	case float64:
+		return fmt.Sprintf("the value '%g' of type 'double'", v)
+	case nil:
+		return "the value 'undefined' of type 'void'"
+	default:
+		return "a value of another type"
+	}
+}

@@ -1,0 +1,295 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/placement"
+	"github.com/trivium-mq/trivium/kernel/route"
+	"github.com/trivium-mq/trivium/kernel/session"
+	"github.com/trivium-mq/trivium/metasvc/catalog"
+)
+
+// loader brings the catalog, the placement group and the sessions together at
+// the start. The catalog says which topics and groups there are, the session
+// records which groups of sessions: what the placement group lacks is made,
+// what it has beyond that is what a crash cut short, and dropped.
+type loader struct {
+	b      *Broker
+	ctx    context.Context
+	state  *catalog.State
+	topics map[kernel.TopicID]placement.TopicInfo
+	groups map[kernel.TopicID]map[string]placement.GroupInfo
+}
+
+// load builds the tenants. Nobody is connected yet.
+func (b *Broker) load() error {
+	ctx, cancel := context.WithTimeout(b.ctx, startWait)
+	defer cancel()
+	b.tenants[kernel.DefaultTenant] = newTenant(b, kernel.DefaultTenant)
+	l := &loader{
+		b: b, ctx: ctx, state: b.catalog.State(),
+		topics: make(map[kernel.TopicID]placement.TopicInfo),
+		groups: make(map[kernel.TopicID]map[string]placement.GroupInfo),
+	}
+	for _, step := range []struct {
+		name string
+		run  func() error
+	}{
+		{"topics", l.loadTopics}, {"groups", l.loadGroups}, {"bindings", l.loadBindings},
+		{"sessions", l.loadSessions}, {"leftovers", l.dropLeftovers},
+	} {
+		if err := step.run(); err != nil {
+			return fmt.Errorf("load %s: %w", step.name, err)
+		}
+	}
+	return nil
+}
+
+// lost reports whether a topic does not outlive the process: a queue that was
+// declared so on a topic that had been made durable before.
+func lost(t *kernel.Topic) bool {
+	return t.Queue != nil && (t.Queue.Exclusive || !t.Queue.Durable)
+}
+
+func (l *loader) loadTopics() error {
+	for _, info := range l.b.durable.Topics() {
+		if t, ok := l.state.TopicByID(info.ID); !ok || lost(t) {
+			if err := l.b.durable.DropTopic(l.ctx, info.ID, l.state.Revision()); err != nil {
+				return err
+			}
+			continue
+		}
+		l.topics[info.ID] = info
+	}
+	var err error
+	l.state.Topics(func(t *kernel.Topic) {
+		if err == nil {
+			err = l.loadTopic(t)
+		}
+	})
+	return err
+}
+
+func (l *loader) loadTopic(kt *kernel.Topic) error {
+	if lost(kt) {
+		return l.b.commit(l.ctx, catalog.DropTopic{ID: kt.ID})
+	}
+	t, ok := l.b.tenants[kt.Tenant]
+	if !ok {
+		return fmt.Errorf("topic %q belongs to tenant %q, which does not exist", kt.Name, kt.Tenant)
+	}
+	rt := &route.Topic{Topic: kt, Parts: make([]uint64, kt.Partitions)}
+	have := l.topics[kt.ID].Partitions
+	if len(have) < int(kt.Partitions) {
+		made, _, err := l.b.place(l.ctx, kt, nil)
+		if err != nil {
+			return err
+		}
+		rt = made
+	} else {
+		for _, p := range have {
+			if int(p.Index) < len(rt.Parts) {
+				rt.Parts[p.Index] = uint64(p.ID)
+			}
+		}
+	}
+	t.mu.Lock()
+	t.addTopic(rt)
+	t.mu.Unlock()
+	if !kt.ExpiresAt.IsZero() {
+		t.expireLater(kt.ID, kt.ExpiresAt)
+	}
+	return nil
+}
+
+func (l *loader) loadGroups() error {
+	for _, info := range l.b.durable.Groups() {
+		id := info.Spec.Topic
+		if l.groups[id] == nil {
+			l.groups[id] = make(map[string]placement.GroupInfo)
+		}
+		l.groups[id][info.Spec.Address.Group] = info
+	}
+	var err error
+	l.state.Groups(func(g *catalog.Group) {
+		if err == nil {
+			err = l.loadGroup(*g)
+		}
+	})
+	return err
+}
+
+// loadGroup enters a group, made if the placement group lacks it.
+func (l *loader) loadGroup(spec catalog.Group) error {
+	t := l.b.tenants[spec.Address.Tenant]
+	if _, ok := t.table.Load().TopicByID(spec.Topic); !ok {
+		return nil // went with its topic just now
+	}
+	var g *group
+	if info, ok := l.groups[spec.Topic][spec.Address.Group]; ok {
+		g = newGroup(l.b.durable, info.ID, spec)
+		delete(l.groups[spec.Topic], spec.Address.Group)
+		if info.Spec.Owner != spec.Owner {
+			if err := l.b.durable.SetOwner(l.ctx, info.ID, spec.Owner); err != nil {
+				return err
+			}
+		}
+	} else {
+		var err error
+		if g, err = l.b.placeGroup(l.ctx, l.b.durable, spec); err != nil {
+			return err
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.addGroup(g)
+	return nil
+}
+
+func (l *loader) loadBindings() error {
+	l.state.Exchanges(func(x *kernel.Exchange) {
+		t := l.b.tenants[x.Tenant]
+		t.change(func(tab *route.Table) *route.Table { return tab.PutExchange(*x) })
+	})
+	l.state.Bindings(func(bd *catalog.Binding) {
+		t := l.b.tenants[bd.Tenant]
+		t.change(func(tab *route.Table) *route.Table {
+			tab, _ = tab.Bind(bd.Binding)
+			return tab
+		})
+	})
+	return nil
+}
+
+func (l *loader) loadSessions() error {
+	now := l.b.now()
+	err := l.b.durable.Iterate(session.SessionPrefix(), func(key, value []byte) error {
+		tenant, client, err := session.ParseSessionKey(key)
+		if err != nil {
+			return err
+		}
+		r, err := session.ReadRecord(value)
+		if err != nil {
+			return fmt.Errorf("session %q: %w", client, err)
+		}
+		t, ok := l.b.tenants[tenant]
+		if !ok {
+			return nil
+		}
+		e := &sessionEntry{
+			t: t, id: client, durable: true, expiry: r.Expiry, expiresAt: r.ExpiresAt,
+			stamped: !r.ExpiresAt.IsZero(), subs: make(map[string]*subscription),
+		}
+		if e.expiresAt.IsZero() && r.Expiry != kernel.SessionForever {
+			e.expiresAt = now.Add(r.Expiry) // it counts from the restart
+		}
+		t.sessions[client] = e
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	var subs []*subscription
+	var owners []*sessionEntry
+	err = l.b.durable.Iterate(session.SubscriptionPrefix(), func(key, value []byte) error {
+		tenant, client, filter, err := session.ParseSubscriptionKey(key)
+		if err != nil {
+			return err
+		}
+		kept, err := session.ReadSubscription(filter, value)
+		if err != nil {
+			return fmt.Errorf("subscription %q of session %q: %w", filter, client, err)
+		}
+		if t, ok := l.b.tenants[tenant]; ok && t.sessions[client] != nil {
+			subs = append(subs, &subscription{Subscription: kept})
+			owners = append(owners, t.sessions[client])
+		}
+		return nil
+	})
+	for i := 0; err == nil && i < len(subs); i++ {
+		err = l.loadSubscription(owners[i], subs[i].Subscription)
+	}
+	if err != nil {
+		return err
+	}
+	return l.expireSessions()
+}
+
+// loadSubscription gives a session a subscription, with the group it reads.
+func (l *loader) loadSubscription(e *sessionEntry, kept session.Subscription) error {
+	sub, err := e.plan(kept.Subscription)
+	if err != nil {
+		l.b.log.Warn().Err(err).Str("session", e.id).Str("filter", kept.Filter).Msg("a subscription can no longer be served")
+		return nil
+	}
+	sub.Grouped = kept.Grouped
+	e.subs[sub.Filter] = sub
+	if topic, ok := e.t.table.Load().Topic(sub.addr.Kind, sub.addr.Topic); ok && sub.Grouped {
+		if _, found := l.groups[topic.ID][sub.addr.Group]; found {
+			spec := sharedGroup(sub.addr, false)
+			spec.Topic, spec.Auto = topic.ID, false
+			return l.loadGroup(spec)
+		}
+	}
+	loading := &Conn{b: l.b, tenant: e.t}
+	if err := loading.ensure(sub); err != nil {
+		l.b.log.Warn().Err(err).Str("session", e.id).Str("filter", sub.Filter).Msg("the group of a subscription is missing")
+	}
+	return nil
+}
+
+// expireSessions discards the sessions whose time is over and starts the timers
+// of the others.
+func (l *loader) expireSessions() error {
+	for _, t := range l.b.tenants {
+		for _, e := range t.sessions {
+			e.mu.Lock()
+			switch {
+			case e.expiry <= 0, !e.expiresAt.IsZero() && !e.expiresAt.After(l.b.now()):
+				e.discard(l.ctx)
+			case !e.expiresAt.IsZero():
+				e.arm()
+			}
+			e.mu.Unlock()
+		}
+	}
+	return nil
+}
+
+// dropLeftovers drops the groups that nothing knows, the automatic ones that no
+// subscription keeps, and the topics that were there for them.
+func (l *loader) dropLeftovers() error {
+	for id, groups := range l.groups {
+		if _, ok := l.topics[id]; !ok {
+			continue // went with its topic
+		}
+		for _, info := range groups {
+			if err := l.b.durable.DropGroup(l.ctx, info.ID, l.state.Revision()); err != nil {
+				return err
+			}
+		}
+	}
+	for _, t := range l.b.tenants {
+		var unused []*group
+		t.mu.Lock()
+		for _, g := range t.groups {
+			if t.idle(g) {
+				unused = append(unused, g)
+			}
+		}
+		t.mu.Unlock()
+		for _, g := range unused {
+			t.reap(g)
+		}
+		var unread []*route.Topic
+		t.table.Load().AllTopics(func(rt *route.Topic) { unread = append(unread, rt) })
+		for _, rt := range unread {
+			if err := t.dropIfUnread(l.ctx, rt.ID); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

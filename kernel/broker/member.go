@@ -1,0 +1,234 @@
+package broker
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/placement"
+	"github.com/trivium-mq/trivium/metasvc/catalog"
+)
+
+// Member is one consumer's place in a share group. Its methods are safe for
+// concurrent use.
+type Member struct {
+	m        *placement.Member
+	conn     *Conn
+	group    *group
+	pull     bool
+	hold     bool // it keeps an automatic group alive
+	settles  bool // not AutoSettle
+	tap      *tap // nil if it is never pushed to
+	left     sync.Once
+	counters *Counters
+}
+
+// Join adds a member to a share group. c owns it. Deliveries begin with the
+// first Credit.
+func (c *Conn) Join(ctx context.Context, addr kernel.GroupAddress, opt kernel.MemberOptions, to kernel.Consumer) (*Member, error) {
+	if err := c.begin(); err != nil {
+		return nil, err
+	}
+	defer c.end()
+	return c.join(addr, opt, opt.Create, to)
+}
+
+// join joins a group, made with opt.Create if it is missing. hold counts the
+// member as a subscription.
+func (c *Conn) join(addr kernel.GroupAddress, opt kernel.MemberOptions, hold bool, to kernel.Consumer) (*Member, error) {
+	t := c.tenant
+	key := topicLockKey(addr.Kind == kernel.Filter, addr.Topic)
+	unlock := t.names.lock(claim{key, false})
+	defer func() { unlock() }()
+	g, ok := t.find(addr)
+	if !ok && opt.Create {
+		unlock()
+		unlock = t.names.lock(claim{key, true})
+		if g, ok = t.find(addr); !ok {
+			ctx, cancel := c.b.changeContext()
+			defer cancel()
+			var err error
+			if g, err = c.joinTopic(ctx, addr, sharedGroup(addr, opt.FromStart), kernel.RetainUsed); err != nil {
+				return nil, err
+			}
+			ok = true
+		}
+	}
+	if !ok {
+		return nil, t.noQueue(addr.Topic)
+	}
+	topic, err := c.topicOf(addr)
+	if err != nil {
+		return nil, err
+	}
+	if !topic.ExpiresAt.IsZero() {
+		if err := t.keep(topic.Topic); err != nil {
+			return nil, err
+		}
+	}
+	return c.joinGroup(g, opt, hold, to)
+}
+
+// sharedGroup is a group as a subscription makes it.
+func sharedGroup(addr kernel.GroupAddress, fromStart bool) catalog.Group {
+	return catalog.Group{Address: addr, Owner: true, Auto: true, FromStart: fromStart || addr.IsOwn()}
+}
+
+// keep makes a provisional topic stay, because somebody consumes it.
+func (t *tenant) keep(kt *kernel.Topic) error {
+	ctx, cancel := t.b.changeContext()
+	defer cancel()
+	next := *kt
+	next.ExpiresAt = time.Time{}
+	return t.updateTopic(ctx, &next)
+}
+
+// joinGroup joins a group that is there; its topic is locked for reading.
+func (c *Conn) joinGroup(g *group, opt kernel.MemberOptions, hold bool, to kernel.Consumer) (*Member, error) {
+	m := &Member{conn: c, group: g, pull: opt.Pull, hold: hold, settles: !opt.AutoSettle, counters: c.counters}
+	if to != nil {
+		m.tap = &tap{counters: c.counters, settles: opt.AutoSettle}
+		m.tap.redirect(to)
+		to = m.tap
+	}
+	pm, err := g.place.Join(g.id, opt, to)
+	if err != nil {
+		return nil, err
+	}
+	m.m = pm
+	t := c.tenant
+	t.mu.Lock()
+	if !m.pull {
+		g.members++
+		g.used = true
+	}
+	if hold {
+		t.hold(g, +1)
+	}
+	t.mu.Unlock()
+	c.mu.Lock()
+	c.member[m] = struct{}{}
+	c.mu.Unlock()
+	return m, nil
+}
+
+// Credit lets n more records be handed out. Never blocks.
+func (m *Member) Credit(n int) { m.m.Credit(n) }
+
+// Settle settles records first..last of a partition that this member holds; any
+// it does not hold are ignored. Never blocks. Credit does not come back by
+// itself: the edge grants it.
+func (m *Member) Settle(o kernel.Outcome, partition int32, first, last int64) {
+	if o != kernel.Release && last >= first {
+		m.counters.Settled.Add(uint64(last-first) + 1)
+	}
+	m.m.Settle(o, partition, first, last)
+}
+
+// Acquire takes up to max records now and passes them to fn (perhaps none)
+// with the number of records still ready. It waits for the group's goroutine,
+// so it must not be called from one; fn runs there.
+func (m *Member) Acquire(max int, fn func(batch []kernel.Delivery, ready int64)) error {
+	return m.m.Acquire(max, func(batch []kernel.Delivery, ready int64) {
+		m.counters.delivered(batch, !m.settles)
+		fn(batch, ready)
+	})
+}
+
+// Stop ends hand-outs: after it returns no Deliver call is running or will
+// come. What the member holds stays held until settled or Leave.
+func (m *Member) Stop() { m.m.Stop() }
+
+// Leave ends the membership and gives back what it holds, in place. After it
+// returns no Deliver call comes. Idempotent. An auto-delete queue that loses
+// its last consumer with it is gone when it returns.
+func (m *Member) Leave() {
+	m.left.Do(func() {
+		m.m.Leave()
+		c, t := m.conn, m.conn.tenant
+		c.mu.Lock()
+		delete(c.member, m)
+		c.mu.Unlock()
+		t.mu.Lock()
+		if !m.pull {
+			m.group.members--
+		}
+		if m.hold {
+			t.hold(m.group, -1)
+		}
+		idle := t.idle(m.group)
+		t.mu.Unlock()
+		if idle {
+			t.reap(m.group)
+		}
+	})
+}
+
+// idle reports whether a group has nobody left who keeps it: an auto-delete
+// queue its consumers, an automatic group its subscriptions. tenant.mu is held.
+func (t *tenant) idle(g *group) bool {
+	kq := g.spec.Queue
+	if topic, ok := t.table.Load().TopicByID(g.spec.Topic); ok && g.spec.Address.IsOwn() {
+		kq = topic.Queue
+	}
+	if kq != nil {
+		return kq.AutoDelete && g.used && g.members == 0
+	}
+	return g.spec.Auto && g.holds == 0
+}
+
+// reap deletes a group that nobody keeps any more, and its topic with it where
+// the two go together.
+func (t *tenant) reap(g *group) {
+	addr := g.spec.Address
+	defer t.lockTopicFor(addr.Kind == kernel.Filter, addr.Topic)()
+	topic, ok := t.table.Load().TopicByID(g.spec.Topic)
+	t.mu.Lock()
+	idle := ok && t.groups[addr] == g && t.idle(g)
+	t.mu.Unlock()
+	if !idle {
+		return
+	}
+	if topic.Queue != nil && addr.IsOwn() {
+		t.leftover(topic.Name)
+	}
+	err := t.dropQueue(topic, g)
+	if err != nil && t.b.ctx.Err() == nil {
+		t.b.log.Error().Err(err).Stringer("group", addr).Msg("an unused group could not be deleted")
+	}
+}
+
+// tap counts what passes to a consumer.
+type tap struct {
+	to       atomic.Pointer[consumer]
+	counters *Counters
+	settles  bool // records are settled as they are handed out
+}
+
+type consumer struct{ kernel.Consumer }
+
+// redirect makes deliveries go to another consumer.
+func (t *tap) redirect(to kernel.Consumer) { t.to.Store(&consumer{to}) }
+
+// Deliver implements kernel.Consumer.
+func (t *tap) Deliver(batch []kernel.Delivery) {
+	t.counters.delivered(batch, t.settles)
+	t.to.Load().Deliver(batch)
+}
+
+// Ended implements kernel.Consumer.
+func (t *tap) Ended(reason error) { t.to.Load().Ended(reason) }
+
+func (c *Counters) delivered(batch []kernel.Delivery, settled bool) {
+	bytes := 0
+	for i := range batch {
+		bytes += len(batch[i].Record.Value)
+	}
+	c.Out.Add(uint64(len(batch)))
+	c.OutBytes.Add(uint64(bytes))
+	if settled {
+		c.Settled.Add(uint64(len(batch)))
+	}
+}

@@ -1,0 +1,126 @@
+package broker
+
+import (
+	"fmt"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/trivium-mq/trivium/kernel/placement"
+)
+
+// collector gives the broker's figures to Prometheus when it asks; nothing is
+// counted for it on the way of a message.
+type collector struct{ b *Broker }
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("trivium_"+name, help, labels, nil)
+}
+
+// The metrics. Their names are part of the operator's interface.
+var (
+	descReceived  = desc("messages_received_total", "Messages accepted from publishers.", "protocol")
+	descReceivedB = desc("messages_received_bytes_total", "Payload of messages accepted from publishers.", "protocol")
+	descDelivered = desc("messages_delivered_total", "Messages handed to consumers.", "protocol")
+	descDeliverdB = desc("messages_delivered_bytes_total", "Payload of messages handed to consumers.", "protocol")
+	descSettled   = desc("messages_settled_total", "Messages acknowledged, refused or settled as they were handed out.", "protocol")
+	descDropped   = desc("messages_dropped_total", "Messages to session-less subscribers dropped at a full buffer.", "protocol")
+	descOpened    = desc("connections_opened_total", "Connections opened.", "protocol")
+	descClosed    = desc("connections_closed_total", "Connections closed.", "protocol")
+	descRefused   = desc("connections_refused_total", "Connections refused.", "protocol")
+
+	descConnections = desc("connections", "Connections open now.")
+	descQueues      = desc("queues", "Queues and share groups.")
+	descExchanges   = desc("exchanges", "Exchanges.")
+	descConsumers   = desc("consumers", "Consumers.")
+	descReady       = desc("queue_messages_ready", "Messages ready to be delivered, in all groups.")
+	descHeld        = desc("queue_messages_unacked", "Messages delivered and not settled, in all groups.")
+
+	descSyncs    = desc("wal_syncs_total", "Syncs of the write-ahead log.")
+	descSyncTime = desc("wal_sync_seconds_total", "Time spent in syncs of the write-ahead log.")
+	descWALBytes = desc("wal_appended_bytes_total", "Bytes appended to the write-ahead log.")
+	descWALFiles = desc("wal_files", "Files of the write-ahead log.")
+
+	descCommit      = desc("commit_seconds", "Time from proposing an entry of messages to applying it.", "placement")
+	descRecords     = desc("log_records_total", "Records appended, once per topic they reached.", "placement")
+	descEntries     = desc("log_entries_total", "Log entries applied.", "placement")
+	descDead        = desc("log_records_dead_total", "Records archived because they were refused or over a limit.", "placement")
+	descExpired     = desc("log_records_expired_total", "Records archived because their time was over.", "placement")
+	descLost        = desc("log_records_lost_total", "Records skipped because they could not be read.", "placement")
+	descCheckpoints = desc("log_checkpoints_total", "Checkpoints written.", "placement")
+	descSealFailed  = desc("log_seal_failures_total", "Seals that failed.", "placement")
+)
+
+// Describe implements prometheus.Collector.
+func (c collector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
+
+// Collect implements prometheus.Collector.
+func (c collector) Collect(ch chan<- prometheus.Metric) {
+	count := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v, labels...)
+	}
+	gauge := func(d *prometheus.Desc, v float64) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
+	}
+	o := c.b.Overview()
+	for protocol, n := range o.Protocols {
+		p := string(protocol)
+		count(descReceived, float64(n.In.Load()), p)
+		count(descReceivedB, float64(n.InBytes.Load()), p)
+		count(descDelivered, float64(n.Out.Load()), p)
+		count(descDeliverdB, float64(n.OutBytes.Load()), p)
+		count(descSettled, float64(n.Settled.Load()), p)
+		count(descDropped, float64(n.Dropped.Load()), p)
+		count(descOpened, float64(n.Opened.Load()), p)
+		count(descClosed, float64(n.Closed.Load()), p)
+		count(descRefused, float64(n.Refused.Load()), p)
+	}
+	gauge(descConnections, float64(o.Connections))
+	gauge(descQueues, float64(o.Queues))
+	gauge(descExchanges, float64(o.Exchanges))
+	gauge(descConsumers, float64(o.Members))
+	gauge(descReady, float64(o.Ready))
+	gauge(descHeld, float64(o.Held))
+	wal := c.b.wal.Stats()
+	count(descSyncs, float64(wal.Syncs))
+	count(descSyncTime, wal.SyncTime.Seconds())
+	count(descWALBytes, float64(wal.AppendedBytes))
+	gauge(descWALFiles, float64(wal.Files))
+	collectPlacement(ch, "durable", c.b.durable.Metrics())
+	collectPlacement(ch, "volatile", c.b.volatile.Metrics())
+}
+
+func collectPlacement(ch chan<- prometheus.Metric, name string, m *placement.Metrics) {
+	for _, v := range []struct {
+		desc  *prometheus.Desc
+		value uint64
+	}{
+		{descRecords, m.Records.Load()}, {descEntries, m.Entries.Load()}, {descDead, m.Dead.Load()},
+		{descExpired, m.Expired.Load()}, {descLost, m.Lost.Load()}, {descCheckpoints, m.Checkpoints.Load()},
+		{descSealFailed, m.SealFailures.Load()},
+	} {
+		ch <- prometheus.MustNewConstMetric(v.desc, prometheus.CounterValue, float64(v.value), name)
+	}
+	buckets := make(map[float64]uint64, placement.HistogramBuckets)
+	var total uint64
+	for i := range placement.HistogramBuckets {
+		bound, n := m.CommitTime.Bucket(i)
+		total += n
+		if bound > 0 {
+			buckets[bound.Seconds()] = total
+		}
+	}
+	ch <- prometheus.MustNewConstHistogram(descCommit, total, m.CommitTime.Sum().Seconds(), buckets, name)
+}
+
+// register gives the metrics to r, until Close.
+func (b *Broker) register(r prometheus.Registerer) error {
+	if r == nil {
+		return nil
+	}
+	c := collector{b}
+	if err := r.Register(c); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	b.onStop = func() { r.Unregister(c) }
+	return nil
+}

@@ -1,0 +1,151 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"time"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/placement"
+	"github.com/trivium-mq/trivium/metasvc"
+	"github.com/trivium-mq/trivium/metasvc/raftgroup"
+	"github.com/trivium-mq/trivium/storage/kv"
+	slog "github.com/trivium-mq/trivium/storage/log"
+	"github.com/trivium-mq/trivium/storage/vfs"
+	"github.com/trivium-mq/trivium/storage/wal"
+)
+
+const (
+	// startWait bounds the wait for leadership and replay.
+	startWait = 10 * time.Minute
+	// cacheBytes of not yet sealed log stay in memory.
+	cacheBytes = 64 << 20
+)
+
+// layers are what the broker stands on, in the order of opening.
+type layers struct {
+	lock     io.Closer
+	wal      *wal.WAL
+	kv       *kv.Store
+	ownKV    bool
+	catalog  *metasvc.Catalog
+	durable  *placement.Group
+	volatile *placement.Group
+}
+
+// Open starts a node on its data directory and returns when it can serve:
+// everything that was confirmed is there. Errors: ErrLocked, ErrFormat,
+// ErrIdentity, and what the storage finds.
+func Open(cfg Config) (*Broker, error) {
+	b := &Broker{
+		log: cfg.Logger, settings: *DefaultSettings(), limits: cfg.Limits.withDefaults(), version: cfg.Version,
+		now: cfg.Now, tenants: make(map[string]*tenant),
+		conns: make(map[kernel.ConnectionID]*Conn), counters: make(map[kernel.Protocol]*Counters),
+		empty: make(chan struct{}), closed: make(chan struct{}),
+	}
+	if b.now == nil {
+		b.now = time.Now
+	}
+	if cfg.Settings != nil {
+		b.settings = *cfg.Settings
+	}
+	if a := cfg.ClusterAddr; a != "" && a != "off" {
+		return nil, kernel.Errorf(kernel.CodeNotImplemented, "", "", "a node cannot be joined by others yet; the cluster listener must be off")
+	}
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	b.started = b.now()
+	if err := b.openLayers(cfg); err != nil {
+		b.cancel()
+		return nil, errors.Join(err, b.layers.close())
+	}
+	err := b.load()
+	if err == nil {
+		err = b.register(cfg.Registerer)
+	}
+	if err != nil {
+		b.timers.stop()
+		b.cancel()
+		return nil, errors.Join(err, b.layers.close())
+	}
+	return b, nil
+}
+
+func (b *Broker) openLayers(cfg Config) (err error) {
+	fsys := cfg.FS
+	if fsys == nil {
+		fsys = vfs.OS()
+	}
+	dir := cfg.DataDir
+	if b.nodeID, b.lock, err = claimDir(fsys, dir, cfg.NodeID); err != nil {
+		return err
+	}
+	if b.wal, err = wal.Open(fsys, path.Join(dir, "wal"), wal.Options{OnFailure: b.fail}); err != nil {
+		return err
+	}
+	if b.kv = cfg.KV; b.kv == nil {
+		b.ownKV = true
+		if cfg.FS != nil {
+			b.kv, err = kv.OpenMemory()
+		} else {
+			b.kv, err = kv.Open(path.Join(dir, "kv"))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	b.catalog, err = metasvc.Open(metasvc.Config{
+		WAL: b.wal, FS: fsys, Dir: path.Join(dir, "catalog"), NodeID: b.nodeID, OnFailure: b.fail, Logger: b.log,
+	})
+	if err != nil {
+		return err
+	}
+	pc := placement.Config{
+		ID: durablePlacement, FS: fsys, Dir: path.Join(dir, "placement-1"),
+		WAL: b.wal.Group(durablePlacement), KV: b.kv, Cache: slog.NewCache(cacheBytes),
+		Raft:   placement.Raft{NodeID: b.nodeID, Bootstrap: []raftgroup.Server{{ID: b.nodeID, Address: b.nodeID}}},
+		Logger: b.log, Now: b.now, Limits: b.limits.Placement, OnFailure: b.fail,
+	}
+	if b.durable, err = placement.Open(pc); err != nil {
+		return err
+	}
+	b.volatile, err = placement.OpenVolatile(placement.Config{Logger: b.log, Now: b.now, Limits: b.limits.Placement, OnFailure: b.fail})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(b.ctx, startWait)
+	defer cancel()
+	if err := b.catalog.WaitReady(ctx); err != nil {
+		return err
+	}
+	if err := b.durable.WaitReady(ctx); err != nil {
+		return fmt.Errorf("placement group %d: %w", durablePlacement, err)
+	}
+	return b.volatile.WaitReady(ctx)
+}
+
+// close closes what is open, in reverse.
+func (l *layers) close() error {
+	var errs []error
+	if l.volatile != nil {
+		l.volatile.Close()
+	}
+	if l.durable != nil {
+		l.durable.Close()
+	}
+	if l.catalog != nil {
+		errs = append(errs, l.catalog.Close())
+	}
+	if l.kv != nil && l.ownKV {
+		errs = append(errs, l.kv.Close())
+	}
+	if l.wal != nil {
+		errs = append(errs, l.wal.Close())
+	}
+	if l.lock != nil {
+		errs = append(errs, l.lock.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,182 @@
+package broker
+
+import (
+	"hash/maphash"
+	"strings"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/placement"
+	"github.com/trivium-mq/trivium/kernel/route"
+)
+
+// plan is where a publish goes, worked out once for a route and a table.
+// Immutable.
+type plan struct {
+	legs    []leg // by placement group
+	live    []*route.Live
+	key     string // routing key or topic name
+	name    string // topic name that live subscribers see
+	matched int
+	spread  []*route.Topic // all topics, if any has several partitions; nil else
+	err     error
+}
+
+// leg is the part of a plan in one placement group.
+type leg struct {
+	group *placement.Group
+	set   *placement.TargetSet
+}
+
+// compile makes a plan of what was matched. key chooses the partition, unless
+// the record has another key.
+func (b *Broker) compile(m route.Match, key, name string) *plan {
+	p := &plan{live: m.Live, key: key, name: name, matched: len(m.Topics) + len(m.Live)}
+	p.legs = b.legs(m.Topics, []byte(key))
+	for _, t := range m.Topics {
+		if len(t.Parts) > 1 {
+			p.spread = m.Topics
+		}
+	}
+	return p
+}
+
+// legs returns the target set in each placement group. key chooses among
+// several partitions as log producers do.
+func (b *Broker) legs(topics []*route.Topic, key []byte) []leg {
+	var durable, volatile []placement.PartitionID
+	for _, t := range topics {
+		id := placement.PartitionID(t.Parts[choose(key, len(t.Parts))])
+		if t.Volatile {
+			volatile = append(volatile, id)
+		} else {
+			durable = append(durable, id)
+		}
+	}
+	legs := make([]leg, 0, 2)
+	if len(durable) > 0 {
+		legs = append(legs, leg{b.durable, b.durable.Targets(durable...)})
+	}
+	if len(volatile) > 0 {
+		legs = append(legs, leg{b.volatile, b.volatile.Targets(volatile...)})
+	}
+	return legs
+}
+
+// choose picks one of n partitions as Kafka's default partitioner does for a
+// key.
+func choose(key []byte, n int) int {
+	if n <= 1 {
+		return 0
+	}
+	return int(murmur2(key)&0x7fffffff) % n
+}
+
+// murmur2 is the hash that Kafka clients choose partitions by.
+func murmur2(data []byte) uint32 {
+	const m, r = 0x5bd1e995, 24
+	h := uint32(0x9747b28c) ^ uint32(len(data))
+	for ; len(data) >= 4; data = data[4:] {
+		k := uint32(data[0]) | uint32(data[1])<<8 | uint32(data[2])<<16 | uint32(data[3])<<24
+		k *= m
+		k ^= k >> r
+		k *= m
+		h = h*m ^ k
+	}
+	switch len(data) {
+	case 3:
+		h ^= uint32(data[2]) << 16
+		fallthrough
+	case 2:
+		h ^= uint32(data[1]) << 8
+		fallthrough
+	case 1:
+		h ^= uint32(data[0])
+		h *= m
+	}
+	h ^= h >> 13
+	h *= m
+	return h ^ h>>15
+}
+
+// routeCache remembers the plans of recent routes for one table. Its lookups
+// allocate nothing. Entries that share a slot replace each other, which makes
+// the cache grow, up to maxSlots.
+type routeCache struct {
+	table *route.Table
+	slots []cacheSlot // a power of two of them
+}
+
+const (
+	minSlots = 4
+	maxSlots = 256
+)
+
+type cacheSlot struct {
+	plan          *plan
+	exchange, key string
+	byName        bool
+}
+
+var cacheSeed = maphash.MakeSeed()
+
+// slot returns the place of a route, without a plan if it has to be worked out.
+func (c *routeCache) slot(table *route.Table, byName bool, exchange, key string) *cacheSlot {
+	if c.table != table {
+		c.table = table
+		if c.slots == nil {
+			c.slots = make([]cacheSlot, minSlots)
+		}
+		clear(c.slots)
+	}
+	hash := maphash.String(cacheSeed, key)
+	s := &c.slots[hash&uint64(len(c.slots)-1)]
+	if s.plan != nil && (s.key != key || s.exchange != exchange || s.byName != byName) {
+		if n := len(c.slots); n < maxSlots {
+			c.slots = make([]cacheSlot, 2*n)
+			s = &c.slots[hash&uint64(2*n-1)]
+		}
+		*s = cacheSlot{}
+	}
+	return s
+}
+
+// fill enters a plan. The strings may alias a network buffer, so they are
+// copied.
+func (s *cacheSlot) fill(p *plan, byName bool, exchange, key string) {
+	*s = cacheSlot{plan: p, byName: byName, exchange: strings.Clone(exchange), key: strings.Clone(key)}
+}
+
+// byKey returns the plan for a publish to an exchange.
+func (p *Publisher) byKey(table *route.Table, exchange, key string) *plan {
+	s := p.cache.slot(table, false, exchange, key)
+	if s.plan == nil {
+		s.fill(p.conn.planKey(table, exchange, strings.Clone(key)), false, exchange, key)
+	}
+	return s.plan
+}
+
+func (c *Conn) planKey(table *route.Table, exchange, key string) *plan {
+	if x, _, ok := table.Exchange(exchange); ok && x.Internal {
+		return &plan{err: kernel.Errorf(kernel.CodeAccessRefused, "exchange", exchange,
+			"cannot publish to internal exchange '%s' in vhost '%s'", exchange, c.tenant.name)}
+	}
+	m, ok := table.Key(exchange, key)
+	if !ok {
+		return &plan{err: c.tenant.noExchange(exchange)}
+	}
+	name := key
+	if exchange != kernel.ExchangeDefault {
+		name = kernel.NameOfKey(key)
+	}
+	return c.b.compile(m, key, name)
+}
+
+// byName returns the plan for a publish under a name with levels.
+func (p *Publisher) byName(table *route.Table, name string) *plan {
+	s := p.cache.slot(table, true, "", name)
+	if s.plan == nil {
+		name = strings.Clone(name)
+		s.fill(p.conn.b.compile(table.Name(name), name, name), true, "", name)
+	}
+	return s.plan
+}
