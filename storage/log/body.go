@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 )
 
 // Source reads the payload of a log entry back: the group's write-ahead log.
@@ -18,7 +19,7 @@ var errGone = errors.New("log: batch has moved")
 
 // Body is one committed log entry, in which batches lie. Partitions refer to
 // parts of it; its bytes may be evicted and are then read back. The single
-// writer of the log owns links and shared.
+// writer of the log owns shared and last.
 type Body struct {
 	item
 	log   *Log
@@ -26,9 +27,9 @@ type Body struct {
 	epoch int32
 	size  int
 
-	links  int  // references from heads
-	shared bool // some batch has several targets
-	last   int  // position of the batch linked last, to see that
+	links  atomic.Int32 // references from heads
+	shared bool         // some batch has several targets
+	last   int          // position of the batch linked last, to see that
 
 	loading sync.Mutex // one reader at a time reads it back
 }
@@ -51,15 +52,13 @@ func (l *Log) NewBody(index uint64, epoch int32, data []byte) *Body {
 func (b *Body) link(off int) {
 	b.shared = b.shared || b.last == off
 	b.last = off
-	b.links++
-	if b.links == 1 && b.log.source == nil {
+	if b.links.Add(1) == 1 && b.log.source == nil {
 		b.log.bytes.Add(int64(b.size))
 	}
 }
 
 func (b *Body) unlink() {
-	b.links--
-	if b.links > 0 {
+	if b.links.Add(-1) > 0 {
 		return
 	}
 	if b.log.source == nil {

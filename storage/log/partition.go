@@ -126,6 +126,7 @@ func (p *Partition) Trim(start int64) {
 	p.mu.Unlock()
 
 	p.letGo(goneRuns, goneRefs)
+	unlink(goneRefs)
 }
 
 // cutHead drops the first n references and returns them. The array behind
@@ -142,12 +143,18 @@ func (p *Partition) cutHead(n int) []ref {
 	return gone
 }
 
-// letGo gives back what dropped runs and references held.
+// unlink gives up the references' bodies.
+func unlink(refs []ref) {
+	for i := range refs {
+		refs[i].body.unlink()
+	}
+}
+
+// letGo takes dropped runs and references out of the accounts.
 func (p *Partition) letGo(runs []run, refs []ref) {
 	var bytes int64
 	for i := range refs {
 		bytes += int64(refs[i].length)
-		refs[i].body.unlink()
 	}
 	p.log.headBytes.Add(-bytes)
 	for i := range runs {
@@ -167,6 +174,7 @@ func (p *Partition) drop() {
 	p.wake(func(watch) bool { return true })
 	p.mu.Unlock()
 	p.letGo(runs, head)
+	unlink(head)
 }
 
 // Watch sends on ch, once and without waiting, as soon as End is beyond

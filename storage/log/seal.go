@@ -28,6 +28,7 @@ type Plan struct {
 	written   bool
 	installed bool
 	seg       *segmentFile // nil when there was nothing to write
+	gone      [][]ref      // what Install took out of the heads
 	runs      []segment.Run
 }
 
@@ -164,7 +165,7 @@ func (l *Log) Install(p *Plan) error {
 		if p.merge {
 			c.p.replace(p.sources, r)
 		} else {
-			c.p.install(c.end, r)
+			p.gone = append(p.gone, c.p.install(c.end, r))
 		}
 	}
 	l.dirty = slices.DeleteFunc(l.dirty, func(q *Partition) bool {
@@ -221,20 +222,23 @@ func (p *Plan) name(s *segmentFile, instead []*segmentFile) {
 }
 
 // Release ends the plan: its checkpoint is durable, or there will be none.
-// Until then Sweep keeps the files that its manifest names.
+// Until then Sweep keeps the files that its manifest names. It also lets the
+// sealed log entries go, which takes time where there are many, and so is
+// better called outside of the writer.
 func (p *Plan) Release() {
+	for _, refs := range p.gone {
+		unlink(refs)
+	}
+	p.gone = nil
 	p.log.unpin(p.pinned...)
 	p.pinned = nil
 }
 
-// install replaces the references below end by the run.
-func (p *Partition) install(end int64, r run) {
+// install replaces the references below end by the run, and returns them.
+func (p *Partition) install(end int64, r run) (gone []ref) {
 	p.mu.Lock()
-	n := 0
-	for n < len(p.head) && p.head[n].base < end {
-		n++
-	}
-	gone := p.cutHead(n)
+	n, _ := slices.BinarySearchFunc(p.head, end, func(r ref, end int64) int { return cmp.Compare(r.base, end) })
+	gone = p.cutHead(n)
 	live := n > 0 && r.seg != nil && r.End > p.start.Load()
 	if live {
 		p.runs = append(slices.Clip(p.runs), r)
@@ -242,4 +246,5 @@ func (p *Partition) install(end int64, r run) {
 	}
 	p.mu.Unlock()
 	p.letGo(nil, gone)
+	return gone
 }
