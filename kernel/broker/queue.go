@@ -340,7 +340,7 @@ func (c *Conn) DeleteQueue(ctx context.Context, name string, ifUnused, ifEmpty b
 		return 0, kernel.Errorf(kernel.CodePrecondition, "queue", name, "queue '%s' in vhost '%s' in use", name, t.name)
 	}
 	if ifEmpty && ready+held > 0 {
-		return 0, kernel.Errorf(kernel.CodePrecondition, "queue", name, "queue '%s' in vhost '%s' is not empty", name, t.name)
+		return 0, kernel.Errorf(kernel.CodePrecondition, "queue", name, "queue '%s' in vhost '%s' not empty", name, t.name)
 	}
 	return ready, t.dropQueue(topic, g)
 }
