@@ -67,7 +67,9 @@ func (c *Cursor) advance() (*record.View, error) {
 	for try := 1; ; {
 		if c.open {
 			if err := c.it.Err(); err != nil {
-				return nil, fmt.Errorf("log: partition %d: %w", c.w.p.id, c.w.damage(err))
+				d := c.w.damage(err)
+				d.First = c.next // what came before it has been returned
+				return nil, fmt.Errorf("log: partition %d: %w", c.w.p.id, d)
 			}
 			c.next = max(c.next, c.w.entry.Last()+1)
 		}

@@ -264,6 +264,41 @@ func TestMissingSegment(t *testing.T) {
 	}
 }
 
+// A segment given up for good is a hole, also after the next start.
+func TestDiscard(t *testing.T) {
+	f := newFixture(t, 0)
+	p := f.create(1)
+	var m *Manifest
+	for _, label := range []string{"a", "b", "c"} {
+		f.publish(batch(label, 2, 0), p)
+		m = f.seal()
+	}
+	lost := m.Segments[1].ID
+	if err := f.log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	flip(t, f.fs, f.log.path(lost), 5)
+	flip(t, f.fs, f.log.path(lost), m.Segments[1].Size-5)
+	want := append(numbered("a", 2, 0), numbered("c", 2, 4)...)
+	g := open(t, f.fs, f.wal, 0, m)
+	if err := g.log.Discard(m.Segments[0].ID); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("a whole segment was discarded: %v", err)
+	}
+	if err := g.log.Discard(lost); err != nil {
+		t.Fatal(err)
+	}
+	equal(t, scan(t, g.log.Partition(1), 0), want)
+	m = g.seal()
+	if err := g.log.Close(); err != nil || len(m.Segments) != 2 {
+		t.Fatal(m, err)
+	}
+	g = open(t, f.fs, f.wal, 0, m)
+	equal(t, scan(t, g.log.Partition(1), 0), want)
+	if names, _ := f.fs.List(dir); len(names) != 3 || len(g.log.Missing()) != 0 {
+		t.Fatal(names, g.log.Missing())
+	}
+}
+
 // A full disk fails the write, not the log, and the plan can be written again.
 func TestFullDisk(t *testing.T) {
 	mem := vfs.NewMem()

@@ -527,3 +527,17 @@ func reseal(b []byte, codec record.Codec) []byte {
 	binary.BigEndian.PutUint32(b[17:], crc32.Checksum(b[21:], crc32.MakeTable(crc32.Castagnoli)))
 	return b
 }
+
+func FuzzManifest(f *testing.F) {
+	m := &Manifest{Index: 9, Segments: []SegmentMeta{{3, 100, 0xdead}}, Partitions: []PartitionMeta{{1, 0, 4}, {8, 2, 2}}}
+	f.Add(m.Append(nil))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		m, rest, err := DecodeManifest(b)
+		if err != nil {
+			return
+		}
+		if again := m.Append(nil); string(again)+string(rest) != string(b) {
+			t.Fatalf("%x became %x", b, again)
+		}
+	})
+}

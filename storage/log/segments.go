@@ -150,6 +150,29 @@ func (l *Log) Adopt(id uint64) error {
 	return nil
 }
 
+// Discard gives up a missing segment for good: an operator has decided that
+// no copy of it will come. What was in it becomes holes. A damaged file is
+// kept under another name. Writer only; it is remembered by the next seal's
+// manifest.
+func (l *Log) Discard(id uint64) error {
+	l.mu.Lock()
+	s := l.missing[id]
+	if s != nil {
+		delete(l.missing, id)
+		l.segments = slices.DeleteFunc(slices.Clone(l.segments), func(o *segmentFile) bool { return o == s })
+		l.absent.Add(-1)
+	}
+	l.mu.Unlock()
+	if s == nil {
+		return fmt.Errorf("log: discard segment %x: %w", id, fs.ErrNotExist)
+	}
+	err := l.fs.Rename(l.path(id), l.path(id)+".lost")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("log: discard: %w", err)
+	}
+	return nil
+}
+
 // Check reads a segment file whole and compares it with its checksum, and
 // with the one the log knows: after a fetch, and from time to time to find
 // damage early. The error matches ErrDamaged if they differ.

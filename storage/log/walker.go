@@ -265,7 +265,7 @@ func (w *walker) records() (header, records []byte, err error) {
 }
 
 // damage wraps what is wrong with the present batch.
-func (w *walker) damage(err error) error {
+func (w *walker) damage(err error) *Damage {
 	d := &Damage{File: "log head", Pos: w.entry.Pos, Length: int64(w.entry.Length), First: w.entry.Base, Last: w.entry.Last(), Err: err}
 	if !w.inHead() {
 		d.File = w.runs[w.run].seg.file.Name()

@@ -92,6 +92,26 @@ func TestCodecs(t *testing.T) {
 	}
 }
 
+// What is inside is not looked at by Validate, but a count that cannot be is.
+func TestCompressedCountLies(t *testing.T) {
+	plain := build(t, sample()...)
+	b := recompress(plain, Lz4, compress(t, Lz4, plain[HeaderSize:]))
+	for _, c := range []struct {
+		count             int32
+		valid, validWhole bool
+	}{{3, true, true}, {4, true, false}, {2, true, false}, {1 << 30, false, false}} {
+		binary.BigEndian.PutUint32(b[posCount:], uint32(c.count))
+		binary.BigEndian.PutUint32(b[posLastDelta:], uint32(c.count-1))
+		seal(b)
+		if err := Validate(b); (err == nil) != c.valid || err != nil && !errors.Is(err, ErrInvalid) {
+			t.Errorf("%d records: %v", c.count, err)
+		}
+		if err := ValidateRecords(b, nil); (err == nil) != c.validWhole || err != nil && !errors.Is(err, ErrInvalid) {
+			t.Errorf("%d records, looking inside: %v", c.count, err)
+		}
+	}
+}
+
 func TestBombs(t *testing.T) {
 	zeros := make([]byte, 32<<20)
 	d := &Decompressor{MaxBytes: 8 << 20}

@@ -52,10 +52,19 @@ func checkProducer(batch []byte) error {
 		return fmt.Errorf("%w: producer id without sequence", ErrInvalid)
 	case attributes&AttrTransactional != 0 && ProducerID(batch) < 0:
 		return fmt.Errorf("%w: transactional without producer id", ErrInvalid)
-	case BatchCodec(batch) == None && int64(count)*minRecordSize > int64(len(batch)-HeaderSize):
+	case int64(count)*minRecordSize > sectionLimit(batch):
 		return fmt.Errorf("%w: %d records in %d bytes", ErrInvalid, count, len(batch)-HeaderSize)
 	}
 	return nil
+}
+
+// sectionLimit is how large the record section may be once decompressed.
+func sectionLimit(batch []byte) int64 {
+	size := len(batch) - HeaderSize
+	if BatchCodec(batch) != None {
+		size = (*Decompressor)(nil).limit(size)
+	}
+	return int64(size)
 }
 
 // minRecordSize: length, attributes, time, offset, key, value, header count.
