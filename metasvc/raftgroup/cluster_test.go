@@ -4,8 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"testing"
 	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/rs/zerolog"
+
+	"github.com/trivium-mq/trivium/metasvc/transport"
+	"github.com/trivium-mq/trivium/storage/vfs"
 )
 
 // TestLaggingFollower: a follower that was away for longer than the log reaches
@@ -132,4 +139,44 @@ func TestCloseWithoutMajority(t *testing.T) {
 	}
 	c.nodes[(lead+1)%3].close(t)
 	c.nodes[(lead+2)%3].close(t)
+}
+
+// TestOverTCP is the lagging follower over real connections.
+func TestOverTCP(t *testing.T) {
+	var muxes [3]*transport.Mux
+	var opts [3]nodeOptions
+	var servers []Server
+	for i := range muxes {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		muxes[i] = transport.NewMux(transport.MuxConfig{Listener: l, Logger: zerolog.Nop()})
+		servers = append(servers, Server{ID: fmt.Sprintf("n%d", i), Address: l.Addr().String()})
+	}
+	c := &cluster{}
+	for i := range opts {
+		opts[i] = nodeOptions{servers: servers, keep: 1, fileSize: 32 << 10,
+			timing:    Timing{Heartbeat: 300 * time.Millisecond},
+			transport: func() (raft.Transport, error) { return muxes[i].Group(7) }}
+		c.nodes[i] = startNode(t, servers[i].ID, vfs.NewMem(), opts[i])
+	}
+	lead := c.leader(t, 0, 1, 2)
+	away := (lead + 1) % 3
+	disk := c.nodes[away].fs
+	c.nodes[away].close(t)
+	c.nodes[lead].propose(t, "away", 100, 2000)
+	c.nodes[lead].checkpoint(t)
+	c.nodes[away] = startNode(t, servers[away].ID, disk, opts[away])
+	c.nodes[lead].propose(t, "after", 20, 2000)
+	c.waitEqual(t, lead, away, (lead+2)%3)
+	if c.nodes[away].machine.restores == 0 {
+		t.Error("no checkpoint was installed")
+	}
+	for i, n := range c.nodes {
+		n.close(t)
+		if err := muxes[i].Close(); err != nil {
+			t.Error(err)
+		}
+	}
 }
