@@ -76,6 +76,8 @@ func Open(fsys vfs.FS, dir string) (*Store, error) {
 			if err := fsys.Remove(path.Join(dir, name)); err != nil {
 				return nil, fmt.Errorf("checkpoint: %w", err)
 			}
+		case strings.HasSuffix(name, damagedSuffix):
+			s.damage = append(s.damage, fmt.Errorf("checkpoint %s: %w", path.Join(dir, name), ErrCorrupt))
 		case strings.HasSuffix(name, suffix):
 			if err := s.adopt(name); err != nil {
 				return nil, err
@@ -130,8 +132,8 @@ func (s *Store) List() []Meta {
 	return slices.Clone(s.files)
 }
 
-// Damage returns the errors of the files set aside since Open; for the log and
-// a metric.
+// Damage returns an error for each file that is set aside, for the log and a
+// metric. Somebody has to look at these files and remove them.
 func (s *Store) Damage() []error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
