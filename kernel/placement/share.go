@@ -50,6 +50,9 @@ type window struct {
 	part   *partition
 	known  int64        // end of the partition as the window was told
 	cursor *slog.Cursor // nil until something is read
+
+	badAt    int64 // record that could not be read last
+	badTries int
 }
 
 // extend tells the window about everything that the partition holds by now.

@@ -1,0 +1,344 @@
+package placement
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"hash/fnv"
+	"math/rand"
+	"path"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/metasvc/raftgroup"
+	"github.com/trivium-mq/trivium/storage/kv"
+	"github.com/trivium-mq/trivium/storage/vfs"
+	"github.com/trivium-mq/trivium/storage/wal"
+)
+
+// history is one run of the real group on a simulated log and disk, without a
+// goroutine: the same seed does the same, byte for byte. The node loses its
+// power now and then, also in the middle of an operation on the disk, and is
+// opened again on what that may have left.
+type history struct {
+	rng   *rand.Rand
+	trace hash.Hash64
+	now   time.Time
+	keys  *kv.Store
+	keyID uint32 // prefix of the keys of this life
+	boot  uint64
+
+	disk *vfs.MemFS
+	left *vfs.MemFS // set once the power is gone
+	wal  *wal.WAL
+	log  *raftgroup.Sim
+	g    *Group
+	sets []*TargetSet
+	life int
+
+	model model
+	subs  []*subscriber
+	delay bool // settlements wait
+	err   error
+}
+
+var errPower = errors.New("power lost")
+
+// simLog is the log as the group sees it.
+type simLog struct {
+	*raftgroup.Sim
+	h *history
+}
+
+func (l simLog) Propose(data []byte, failed func(error)) {
+	l.h.note(len(data))
+	l.h.trace.Write(data)
+	l.Sim.Propose(data, failed)
+}
+
+func newHistory(seed int64, keys *kv.Store) *history {
+	h := &history{
+		rng: rand.New(rand.NewSource(seed)), trace: fnv.New64a(), keys: keys, disk: vfs.NewMem(),
+		now: time.UnixMilli(1_700_000_000_000), keyID: uint32(seed) << 8,
+	}
+	h.model.init(h)
+	return h
+}
+
+// note adds numbers to the trace.
+func (h *history) note(values ...int) {
+	var b [8]byte
+	for _, v := range values {
+		binary.BigEndian.PutUint64(b[:], uint64(v))
+		h.trace.Write(b[:])
+	}
+}
+
+func (h *history) failf(format string, args ...any) {
+	if h.err == nil {
+		h.err = fmt.Errorf("life %d: "+format, append([]any{h.life}, args...)...)
+	}
+}
+
+// run plays the history to its end and returns the first thing that was wrong.
+func (h *history) run() error {
+	lives := 2 + h.rng.Intn(3)
+	for h.life = 1; h.life <= lives && h.err == nil; h.life++ {
+		if !h.start(h.life < lives) {
+			h.crash()
+			continue
+		}
+		h.check()
+		ops := 20 + h.rng.Intn(100)
+		for i := 0; i < ops && h.left == nil && h.err == nil; i++ {
+			h.act()
+		}
+		if h.life < lives {
+			h.crash()
+		}
+	}
+	if h.err == nil {
+		h.settleDown()
+	}
+	return h.err
+}
+
+// start opens the node. With armed it may lose its power while it does, or at
+// any operation on the disk later.
+func (h *history) start(armed bool) bool {
+	h.boot++
+	h.left, h.delay = nil, false
+	disk := vfs.NewFault(h.disk)
+	if armed && h.rng.Intn(3) > 0 {
+		disk.Add(vfs.Rule{
+			After: h.rng.Intn(400), Err: errPower,
+			Before: func(vfs.Op, string) {
+				if h.left == nil {
+					h.left = h.disk.CrashClone(h.rng)
+				}
+			},
+		})
+	}
+	if err := h.open(disk); err != nil {
+		if h.left == nil {
+			h.failf("open: %v", err)
+		}
+		return false
+	}
+	return h.quiet() && h.prepare()
+}
+
+func (h *history) open(disk vfs.FS) error {
+	clock := func() time.Time { return h.now }
+	log, err := wal.Open(disk, "wal", wal.Options{
+		FileSize: 8 << 10, NoAhead: true, Rand: h.rng, Now: clock,
+	})
+	if err != nil {
+		return err
+	}
+	h.wal = log
+	cfg := Config{
+		ID: h.keyID, FS: disk, Dir: "p1", WAL: log.Group(1), KV: h.keys, Boot: h.boot,
+		Shards: 2, Logger: zerolog.Nop(), Now: clock, Limits: Limits{SealBytes: 3 << 10},
+	}
+	g, store, meta, err := openState(cfg)
+	if err != nil {
+		return err
+	}
+	for _, s := range g.shards {
+		s.manual = true
+	}
+	g.prop.delay = func() { h.delay = true }
+	g.sealer.sync = func() error { return h.model.keysSynced() }
+	if h.log, err = raftgroup.NewSim(log.Group(1), g.machine, meta, 1<<10); err != nil {
+		return err
+	}
+	_ = store
+	g.prop.log, g.sealer.log = simLog{h.log, h}, simLog{h.log, h}
+	h.g = g
+	if _, err := h.log.Step(); err != nil { // what the log has
+		return err
+	}
+	g.onLead(h.log.Term())
+	return nil
+}
+
+// dir of the checkpoints, to look at when a history fails.
+var checkpointDir = path.Join("p1", "checkpoints")
+
+// step lets one part of the node work and says whether it had work.
+func (h *history) step(part int) bool {
+	switch part {
+	case 0:
+		n, err := h.log.Step()
+		if err != nil && h.left == nil {
+			h.failf("step: %v", err)
+		}
+		return n > 0
+	case 1, 2:
+		return h.g.shards[part-1].step()
+	case 3:
+		return h.g.out.step()
+	default:
+		_, err := h.g.sealer.step()
+		if err != nil && h.left == nil {
+			h.failf("seal: %v", err)
+		}
+		return false
+	}
+}
+
+// quiet lets everything work until nothing is left to do. It returns false
+// when the power went.
+func (h *history) quiet() bool {
+	for busy := true; busy && h.left == nil && h.err == nil; {
+		busy = false
+		for part := range 4 {
+			busy = h.step(part) || busy
+		}
+		if !busy && h.delay {
+			h.delay, busy = false, true
+			h.g.prop.settleTimeout()
+		}
+	}
+	return h.left == nil && h.err == nil
+}
+
+// do runs a command to its end.
+func (h *history) do(body []byte) (commandResult, bool) {
+	ch, err := h.g.prop.command(body)
+	if err != nil {
+		h.failf("command: %v", err)
+		return commandResult{}, false
+	}
+	for h.left == nil && h.err == nil {
+		select {
+		case res := <-ch:
+			if res.err != nil {
+				h.failf("command: %v", res.err)
+			}
+			return res, true
+		default:
+			h.step(0)
+			h.step(3)
+		}
+	}
+	return commandResult{}, false
+}
+
+// topics of a history: partitions by topic, and how they keep records.
+var simTopics = []struct {
+	parts     int
+	retention kernel.Retention
+	groups    int
+}{
+	{1, kernel.RetainDay, 1},
+	{2, kernel.RetainUsed, 2},
+	{1, kernel.Retention{Age: 2 * time.Second}, 1},
+}
+
+// prepare makes the topics and groups, as a facade does after every start.
+func (h *history) prepare() bool {
+	h.model.parts, h.model.groups = nil, nil
+	for i, st := range simTopics {
+		specs := make([]PartitionSpec, st.parts)
+		for k := range specs {
+			specs[k] = PartitionSpec{Index: int32(k), Retention: st.retention}
+		}
+		res, ok := h.do(createPartitionsCommand(topicN(byte(i+1)), specs, 1))
+		if !ok {
+			return false
+		}
+		for _, id := range res.ids {
+			h.model.parts = append(h.model.parts, PartitionID(id))
+		}
+		for k := range st.groups {
+			spec := GroupSpec{
+				Address: kernel.GroupAddress{Tenant: "/", Group: fmt.Sprint(k), Topic: fmt.Sprint(i)},
+				Topic:   topicN(byte(i + 1)), Owner: k == 0, FromStart: true,
+			}
+			res, ok := h.do(createGroupCommand(spec, 1))
+			if !ok {
+				return false
+			}
+			h.model.addGroup(GroupID(res.ids[0]), k == 0)
+		}
+	}
+	p := h.model.parts
+	h.sets = []*TargetSet{
+		h.g.Targets(p[0]), h.g.Targets(p[1]), h.g.Targets(p[2]), h.g.Targets(p[3]),
+		h.g.Targets(p[0], p[1]), h.g.Targets(p...),
+	}
+	h.subs = nil
+	return h.quiet()
+}
+
+// act does one thing at random.
+func (h *history) act() {
+	h.now = h.now.Add(time.Duration(h.rng.Intn(20)) * time.Millisecond)
+	switch n := h.rng.Intn(100); {
+	case n < 22:
+		h.model.publish()
+	case n < 26:
+		h.model.publishBatch()
+	case n < 58:
+		h.step(h.rng.Intn(5))
+	case n < 62:
+		h.quiet()
+	case n < 66:
+		if h.delay {
+			h.delay = false
+			h.g.prop.settleTimeout()
+		}
+	case n < 72:
+		h.subscribe()
+	case n < 74:
+		h.now = h.now.Add(time.Second)
+		h.g.tick()
+	case n < 77:
+		h.model.put()
+	case n < 79:
+		h.g.prop.command(sealCommand()) //nolint:errcheck // the model does not care
+	default:
+		if len(h.subs) > 0 {
+			h.subs[h.rng.Intn(len(h.subs))].act()
+		}
+	}
+}
+
+// crash takes the power and leaves what is on the disk.
+func (h *history) crash() {
+	if h.left == nil {
+		h.left = h.disk.CrashClone(h.rng)
+	}
+	if h.g != nil {
+		h.g.out.step() // what was posted may have been on the wire already
+		h.model.remember()
+	}
+	h.model.crash()
+	h.disk, h.g, h.subs = h.left, nil, nil
+	h.note(-1, h.life)
+}
+
+// settleDown consumes what is left and checks that nothing is missing.
+func (h *history) settleDown() {
+	h.quiet()
+	for _, s := range h.subs {
+		s.leave()
+	}
+	for i := range h.model.groups {
+		s := h.subscribeTo(i, kernel.MemberOptions{})
+		if s == nil {
+			return
+		}
+		s.m.Credit(1 << 20)
+	}
+	for range 4 {
+		h.quiet()
+	}
+	h.check()
+	h.model.nothingLeft()
+}

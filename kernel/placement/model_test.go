@@ -1,0 +1,490 @@
+package placement
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/storage/record"
+)
+
+// model is what a history knows to be true.
+type model struct {
+	h      *history
+	parts  []PartitionID
+	groups []*groupModel
+
+	next      uint64           // token of the next publish
+	sent      map[uint64]*sent // by token
+	content   map[place]uint64 // token at an offset; never changes
+	sequences map[PartitionID]int32
+	retry     []*sent // batches of the producer whose outcome is unknown
+
+	puts      map[byte][]*put
+	synced    []KV // keyed state as of the last sync, with indexes
+	syncedAt  []uint64
+	groupList []*groupModel
+}
+
+type place struct {
+	part   PartitionID
+	offset int64
+}
+
+// sent is one publish.
+type sent struct {
+	token     uint64
+	publisher int // 0..2; 3 is the idempotent producer
+	parts     []PartitionID
+	sequence  int32
+	answered  bool
+	result    kernel.Result
+}
+
+type put struct {
+	value     byte
+	done      <-chan commandResult
+	confirmed bool
+}
+
+// groupModel is what is known of a share group.
+type groupModel struct {
+	id        GroupID
+	owner     bool
+	delivered map[place]bool // ever
+	held      map[place]*subscriber
+	acked     map[place]bool // by its holder, ever
+	now       map[place]bool // acked in this life
+	settled   map[place]bool // durably, before the last crash
+}
+
+func (m *model) init(h *history) {
+	m.h, m.sent, m.content = h, make(map[uint64]*sent), make(map[place]uint64)
+	m.puts, m.sequences = make(map[byte][]*put), make(map[PartitionID]int32)
+}
+
+func (m *model) addGroup(id GroupID, owner bool) {
+	for _, g := range m.groupList {
+		if g.id == id {
+			m.groups = append(m.groups, g)
+			return
+		}
+	}
+	g := &groupModel{id: id, owner: owner, delivered: map[place]bool{}, held: map[place]*subscriber{},
+		acked: map[place]bool{}, now: map[place]bool{}, settled: map[place]bool{}}
+	m.groupList = append(m.groupList, g)
+	m.groups = append(m.groups, g)
+}
+
+// Completed makes the model every publisher's completion.
+func (m *model) Completed(token uint64, res kernel.Result) {
+	s := m.sent[token]
+	if s.answered {
+		m.h.failf("publish %d is answered twice", token)
+	}
+	s.answered, s.result = true, res
+	m.h.note(int(token), int(res.Offset), int(kernel.CodeOf(res.Err)))
+}
+
+func (m *model) Flush() {}
+
+func (m *model) publish() {
+	for n := 1 + m.h.rng.Intn(4); n > 0; n-- {
+		set := m.h.sets[m.h.rng.Intn(len(m.h.sets))]
+		s := m.newSent(m.h.rng.Intn(3), set.parts)
+		r := numbered(s.token)
+		r.Key = make([]byte, m.h.rng.Intn(60))
+		if err := m.h.g.Append(set, r, m, s.token); err != nil {
+			s.answered, s.result = true, kernel.Result{Offset: -1, Err: err}
+		}
+	}
+}
+
+func (m *model) newSent(publisher int, parts []PartitionID) *sent {
+	s := &sent{token: m.next, publisher: publisher, parts: parts}
+	m.next++
+	m.sent[s.token] = s
+	return s
+}
+
+// publishBatch sends the next batch of an idempotent producer to one
+// partition, or one whose outcome is unknown again.
+func (m *model) publishBatch() {
+	part := m.parts[0]
+	var s *sent
+	if len(m.retry) > 0 {
+		s = m.retry[0]
+		m.retry = m.retry[1:]
+		s.answered = false
+	} else {
+		s = m.newSent(3, []PartitionID{part})
+		s.sequence = m.sequences[part]
+		m.sequences[part]++
+	}
+	var b record.Builder
+	b.SetProducer(7, 0, s.sequence)
+	b.Append(numbered(s.token))
+	if err := m.h.g.AppendBatch(part, b.Bytes(), m, s.token); err != nil {
+		m.h.failf("append batch: %v", err)
+	}
+}
+
+func (m *model) put() {
+	key, value := byte(m.h.rng.Intn(3)), byte(m.h.rng.Intn(256))
+	ch, err := m.h.g.prop.command(putCommand([]KV{{Key: []byte{key}, Value: []byte{value}}}))
+	if err != nil {
+		m.h.failf("put: %v", err)
+		return
+	}
+	m.puts[key] = append(m.puts[key], &put{value: value, done: ch})
+}
+
+// keysSynced stands for the sync of the keyed state.
+func (m *model) keysSynced() error {
+	m.synced, m.syncedAt = nil, nil
+	k := m.h.g.keyed
+	return k.store.Iterate(k.prefix, func(key, value []byte, index uint64) error {
+		m.synced = append(m.synced, KV{bytes.Clone(key[len(k.prefix):]), bytes.Clone(value)})
+		m.syncedAt = append(m.syncedAt, index)
+		return nil
+	})
+}
+
+// remember looks at the dying node: what it has settled durably must stay so.
+func (m *model) remember() {
+	m.eachWindow(func(g *groupModel, w *window) {
+		for off := int64(0); off < w.part.log.End(); off++ {
+			if w.Settled(off) {
+				g.settled[place{w.part.id, off}] = true
+			}
+		}
+	})
+}
+
+func (m *model) eachWindow(fn func(g *groupModel, w *window)) {
+	for _, g := range m.groups {
+		if sh := m.h.g.machine.groups[g.id]; sh != nil {
+			for _, w := range sh.windows {
+				fn(g, w)
+			}
+		}
+	}
+}
+
+// crash forgets what a crash makes unknown. Keys that were not synced are
+// lost: the log has them.
+func (m *model) crash() {
+	m.retry = nil
+	for token := range m.next {
+		if s := m.sent[token]; s.publisher == 3 && (!s.answered || s.result.Err != nil) {
+			m.retry = append(m.retry, s)
+		}
+	}
+	for _, g := range m.groupList {
+		clear(g.held)
+		clear(g.now)
+	}
+	for _, list := range m.puts {
+		for _, p := range list {
+			p.poll()
+			p.done = nil
+		}
+	}
+	if m.h.rng.Intn(2) == 0 {
+		m.h.keyID++
+		k := newKeyed(m.h.keys, m.h.keyID)
+		for i, e := range m.synced {
+			if err := k.store.Put(k.key(e.Key), e.Value, m.syncedAt[i]); err != nil {
+				m.h.failf("keys: %v", err)
+			}
+		}
+	}
+}
+
+func (p *put) poll() {
+	select {
+	case res := <-p.done:
+		p.confirmed = p.confirmed || res.err == nil
+	default:
+	}
+}
+
+// check compares the node, which has nothing to do, with what is known.
+func (h *history) check() {
+	if h.left != nil || h.err != nil {
+		return
+	}
+	for _, id := range h.model.parts {
+		h.model.checkPartition(h.g.machine.parts[id])
+	}
+	h.model.eachWindow(h.model.checkWindow)
+	h.model.checkKeys()
+}
+
+// checkPartition: all confirmed records are there, none is invented, none
+// twice, each publisher's in order, and an offset keeps its record.
+func (m *model) checkPartition(p *partition) {
+	h := m.h
+	seen := make(map[uint64]bool)
+	last := [4]int64{-1, -1, -1, -1}
+	start, end := p.log.Start(), p.log.End()
+	c := p.log.Cursor()
+	next := start
+	for {
+		v, err := c.Next()
+		if h.left != nil {
+			return // the power went while we were looking
+		}
+		if err != nil {
+			h.failf("partition %d: read: %v", p.id, err)
+			return
+		}
+		if v == nil {
+			break
+		}
+		if v.Offset != next {
+			h.failf("partition %d: offset %d follows %d", p.id, v.Offset, next-1)
+		}
+		next++
+		token := numberOf(v)
+		m.checkContent(p.id, v.Offset, token)
+		s := m.sent[token]
+		if s == nil || !slices.Contains(s.parts, p.id) {
+			h.failf("partition %d: record %d was not sent there", p.id, token)
+			return
+		}
+		if seen[token] {
+			h.failf("partition %d: record %d is there twice", p.id, token)
+		}
+		seen[token] = true
+		if int64(token) <= last[s.publisher] {
+			h.failf("partition %d: record %d of publisher %d comes after %d", p.id, token, s.publisher, last[s.publisher])
+		}
+		last[s.publisher] = int64(token)
+	}
+	if next != end {
+		h.failf("partition %d: ends at %d, records to %d", p.id, end, next)
+	}
+	for token := range m.next {
+		if s := m.sent[token]; slices.Contains(s.parts, p.id) {
+			m.checkSent(p, s, seen[token], start)
+		}
+	}
+}
+
+func (m *model) checkContent(part PartitionID, offset int64, token uint64) {
+	at := place{part, offset}
+	if old, ok := m.content[at]; ok && old != token {
+		m.h.failf("partition %d: offset %d held record %d, now %d", part, offset, old, token)
+	}
+	m.content[at] = token
+}
+
+func (m *model) checkSent(p *partition, s *sent, there bool, start int64) {
+	if !s.answered {
+		return
+	}
+	switch {
+	case s.result.Err == nil && !there:
+		if off, known := m.offsetOf(p.id, s.token); known && off < start && m.trimmable(p.id, off) {
+			return
+		}
+		m.h.failf("partition %d: confirmed record %d is missing (start %d, end %d)", p.id, s.token, start, p.log.End())
+	case s.result.Err == nil && len(s.parts) == 1 && m.content[place{p.id, s.result.Offset}] != s.token:
+		m.h.failf("partition %d: record %d was confirmed at %d", p.id, s.token, s.result.Offset)
+	case s.result.Err != nil && kernel.CodeOf(s.result.Err) != kernel.CodeUnknown && there:
+		m.h.failf("partition %d: refused record %d is there: %v", p.id, s.token, s.result.Err)
+	}
+}
+
+// offsetOf returns where a record is or was.
+func (m *model) offsetOf(part PartitionID, token uint64) (int64, bool) {
+	if s := m.sent[token]; s.answered && s.result.Err == nil && s.result.Offset >= 0 && len(s.parts) == 1 {
+		return s.result.Offset, true
+	}
+	for at, tok := range m.content {
+		if at.part == part && tok == token {
+			return at.offset, true
+		}
+	}
+	return 0, false
+}
+
+// trimmable says whether a record may be gone: its owners have settled it.
+func (m *model) trimmable(part PartitionID, offset int64) bool {
+	if part == m.parts[0] {
+		return false // kept for a day
+	}
+	for _, g := range m.groups {
+		if sh := m.h.g.machine.groups[g.id]; g.owner && sh.byID(part) != nil && !g.acked[place{part, offset}] {
+			return false
+		}
+	}
+	return true
+}
+
+// checkWindow: what was settled durably is, and nothing else than what was
+// acked or trimmed.
+func (m *model) checkWindow(g *groupModel, w *window) {
+	for off := int64(0); off < w.part.log.End(); off++ {
+		at := place{w.part.id, off}
+		settled := w.Settled(off)
+		if g.settled[at] && !settled {
+			m.h.failf("group %d, partition %d: offset %d was settled before the crash", g.id, w.part.id, off)
+		}
+		if settled && !g.acked[at] && off >= w.part.log.Start() {
+			m.h.failf("group %d, partition %d: offset %d is settled and nobody did it", g.id, w.part.id, off)
+		}
+	}
+}
+
+// checkKeys: a key has the value confirmed last, or a later one.
+func (m *model) checkKeys() {
+	for key := byte(0); key < 3; key++ {
+		value, err := m.h.g.Get([]byte{key})
+		if err != nil {
+			m.h.failf("get: %v", err)
+			return
+		}
+		list, ok := m.puts[key], false
+		for i := len(list) - 1; i >= 0 && !ok; i-- {
+			list[i].poll()
+			ok = len(value) == 1 && list[i].value == value[0]
+			if list[i].confirmed {
+				break
+			}
+		}
+		confirmed := slices.ContainsFunc(list, func(p *put) bool { return p.confirmed })
+		if !ok && (confirmed || value != nil) {
+			m.h.failf("key %d: has %v, which is older than what was confirmed or invented", key, value)
+		}
+	}
+}
+
+// nothingLeft: at the end, when everything has been handed out, each confirmed
+// record was acked or handed out to every group that was there for it.
+func (m *model) nothingLeft() {
+	m.eachWindow(func(g *groupModel, w *window) {
+		for off := w.part.log.Start(); off < w.part.log.End(); off++ {
+			at := place{w.part.id, off}
+			if g.held[at] == nil && !g.acked[at] {
+				m.h.failf("group %d, partition %d: offset %d was never handed out", g.id, w.part.id, off)
+			}
+		}
+	})
+}
+
+// subscriber is a member of a group in a history.
+type subscriber struct {
+	h     *history
+	group *groupModel
+	sh    *share
+	m     *Member
+	auto  bool
+	gone  bool
+	held  []place
+}
+
+func (h *history) subscribe() {
+	opt := kernel.MemberOptions{AutoSettle: h.rng.Intn(8) == 0}
+	h.subscribeTo(h.rng.Intn(len(h.model.groups)), opt)
+}
+
+func (h *history) subscribeTo(i int, opt kernel.MemberOptions) *subscriber {
+	g := h.model.groups[i]
+	s := &subscriber{h: h, group: g, sh: h.g.machine.groups[g.id], auto: opt.AutoSettle}
+	m, err := h.g.Join(g.id, opt, s)
+	if err != nil {
+		h.failf("join: %v", err)
+		return nil
+	}
+	s.m = m
+	h.subs = append(h.subs, s)
+	return s
+}
+
+func (s *subscriber) Ended(err error) { s.h.failf("a membership has ended: %v", err) }
+
+// Deliver checks what is handed out.
+func (s *subscriber) Deliver(batch []kernel.Delivery) {
+	h, g := s.h, s.group
+	if s.gone {
+		h.failf("group %d: a member that has left gets records", g.id)
+	}
+	for _, d := range batch {
+		part := s.sh.topic.part(d.Partition).id
+		at := place{part, d.Offset}
+		h.note(int(g.id), int(part), int(d.Offset), int(d.Acquired))
+		h.model.checkContent(part, d.Offset, numberOf(d.Record))
+		switch {
+		case g.held[at] != nil:
+			h.failf("group %d, partition %d: offset %d is handed out to two members", g.id, part, d.Offset)
+		case g.now[at], g.settled[at]:
+			h.failf("group %d, partition %d: offset %d is handed out after it was settled", g.id, part, d.Offset)
+		case g.delivered[at] && !d.Redelivered:
+			h.failf("group %d, partition %d: offset %d comes again and is not marked", g.id, part, d.Offset)
+		}
+		g.delivered[at] = true
+		if s.auto {
+			g.acked[at], g.now[at] = true, true
+			continue
+		}
+		g.held[at] = s
+		s.held = append(s.held, at)
+	}
+}
+
+func (s *subscriber) act() {
+	switch n := s.h.rng.Intn(20); {
+	case s.gone:
+	case n < 8:
+		s.m.Credit(1 + s.h.rng.Intn(6))
+	case n < 18:
+		s.settle()
+	case n == 18:
+		s.leave()
+	default:
+		s.m.Stop()
+	}
+}
+
+// settle settles a run of what the member holds.
+func (s *subscriber) settle() {
+	if len(s.held) == 0 {
+		return
+	}
+	o := kernel.Accept
+	switch s.h.rng.Intn(8) {
+	case 0:
+		o = kernel.Release
+	case 1:
+		o = kernel.Refuse
+	}
+	from := s.h.rng.Intn(len(s.held))
+	n := 1 + s.h.rng.Intn(len(s.held)-from)
+	for _, at := range s.held[from : from+n] {
+		p := s.h.g.machine.parts[at.part]
+		if o != kernel.Release {
+			s.group.acked[at], s.group.now[at] = true, true
+		}
+		delete(s.group.held, at)
+		s.m.Settle(o, p.index, at.offset, at.offset)
+	}
+	s.held = slices.Delete(s.held, from, from+n)
+}
+
+func (s *subscriber) leave() {
+	if s.gone {
+		return
+	}
+	for _, at := range s.held {
+		delete(s.group.held, at)
+	}
+	s.held, s.gone = nil, true
+	s.m.Leave()
+}
+
+var _ = binary.BigEndian
+var _ = fmt.Sprint
