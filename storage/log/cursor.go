@@ -29,7 +29,10 @@ func (c *Cursor) Offset() int64 { return c.next }
 // SeekTo makes Next return the first record at or after offset, which may be
 // beyond End.
 func (c *Cursor) SeekTo(offset int64) {
-	if c.open && offset >= c.next && offset <= c.w.entry.Last() && c.it.Err() == nil {
+	if offset == c.next {
+		return // where it goes on anyway, be it in the next batch
+	}
+	if c.open && offset > c.next && offset <= c.w.entry.Last() && c.it.Err() == nil {
 		c.next = offset
 		c.it.SkipTo(offset)
 		return

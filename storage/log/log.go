@@ -60,6 +60,10 @@ type Options struct {
 	// one is volatile: bodies stay in memory until all their batches are
 	// trimmed, and nothing is ever sealed.
 	Source Source
+	// Kept are the manifests of older checkpoints that are still there to fall
+	// back to: Open leaves their segment files in place, until a Sweep that
+	// does not name them.
+	Kept []*Manifest
 	// Decompressor bounds what compressed batches may expand to; nil has
 	// record's default limits.
 	Decompressor *record.Decompressor
@@ -86,11 +90,12 @@ type Log struct {
 	parts    map[uint64]*Partition
 	segments []*segmentFile          // in the order of their content
 	missing  map[uint64]*segmentFile // those of segments without a file
+	spare    []uint64                // files on disk that only an older checkpoint names
 }
 
 // Open opens the log in dir as the manifest describes it, which is the state
 // as of the manifest's log index; the caller then applies what came after.
-// Segment files that the manifest does not name are removed. Those that it
+// Segment files that neither it nor Options.Kept names are removed. Those that it
 // names and that are missing or damaged are reported by Missing, and readers
 // of what may be in them get ErrMissing.
 func Open(fs vfs.FS, dir string, opts Options, m *Manifest) (*Log, error) {
@@ -107,7 +112,7 @@ func Open(fs vfs.FS, dir string, opts Options, m *Manifest) (*Log, error) {
 		l.parts[pm.ID].captured = pm.End
 	}
 	l.sealed.Store(m.Index)
-	if err := l.openSegments(m); err != nil {
+	if err := l.openSegments(m, opts.Kept); err != nil {
 		l.Close()
 		return nil, fmt.Errorf("log: open %s: %w", dir, err)
 	}

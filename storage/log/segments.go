@@ -33,8 +33,18 @@ func SegmentName(id uint64) string { return fmt.Sprintf("%016x%s", id, suffix) }
 
 func (l *Log) path(id uint64) string { return path.Join(l.dir, SegmentName(id)) }
 
-// openSegments opens what the manifest names and removes what it does not.
-func (l *Log) openSegments(m *Manifest) error {
+// openSegments opens what the manifest names and removes what neither it nor
+// the manifests of kept checkpoints name.
+func (l *Log) openSegments(m *Manifest, kept []*Manifest) error {
+	spare := make(map[string]uint64)
+	for _, older := range kept {
+		if older.Index >= m.Index {
+			continue // what is newer is made again
+		}
+		for _, meta := range older.Segments {
+			spare[SegmentName(meta.ID)] = meta.ID
+		}
+	}
 	known := make(map[string]bool, len(m.Segments))
 	for _, meta := range m.Segments {
 		known[SegmentName(meta.ID)] = true
@@ -54,7 +64,9 @@ func (l *Log) openSegments(m *Manifest) error {
 		return err
 	}
 	for _, name := range names {
-		if !known[name] && (strings.HasSuffix(name, suffix) || strings.HasSuffix(name, tempSuffix)) {
+		if id, ok := spare[name]; ok && !known[name] {
+			l.spare = append(l.spare, id)
+		} else if !known[name] && (strings.HasSuffix(name, suffix) || strings.HasSuffix(name, tempSuffix)) {
 			if err := l.fs.Remove(path.Join(l.dir, name)); err != nil {
 				return fmt.Errorf("remove unknown segment: %w", err)
 			}
@@ -252,12 +264,23 @@ func (l *Log) Sweep(kept ...*Manifest) error {
 		dead = append(dead, s)
 		return true
 	})
+	var remove []uint64
+	l.spare = slices.DeleteFunc(l.spare, func(id uint64) bool {
+		if !named[id] {
+			remove = append(remove, id)
+		}
+		return !named[id]
+	})
 	l.mu.Unlock()
 	var errs []error
 	for _, s := range dead {
-		errs = append(errs, s.file.Close(), l.fs.Remove(l.path(s.meta.ID)))
+		errs = append(errs, s.file.Close())
+		remove = append(remove, s.meta.ID)
 	}
-	if len(dead) > 0 {
+	for _, id := range remove {
+		errs = append(errs, l.fs.Remove(l.path(id)))
+	}
+	if len(remove) > 0 {
 		errs = append(errs, l.fs.SyncDir(l.dir))
 	}
 	if err := errors.Join(errs...); err != nil {
