@@ -50,7 +50,8 @@ type Raft struct {
 
 // Limits bounds what a group keeps. Zero fields take their defaults.
 type Limits struct {
-	// RecordBytes is the largest record or batch, 16 MiB.
+	// RecordBytes is the largest record or batch: 16 MiB of payload, and room
+	// for its headers.
 	RecordBytes int
 	// InFlightBytes is how much may be on its way to the log before Wait holds
 	// publishers back, 16 MiB. At four times as much Append refuses.
@@ -71,7 +72,7 @@ func (l Limits) withDefaults() Limits {
 		}
 	}
 	if l.RecordBytes <= 0 {
-		l.RecordBytes = 16 << 20
+		l.RecordBytes = 16<<20 + 512<<10
 	}
 	def(&l.InFlightBytes, 16<<20)
 	def(&l.VolatileBytes, 256<<20)

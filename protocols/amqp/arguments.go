@@ -28,7 +28,7 @@ func queueArguments(args wire.Table, spec *broker.QueueSpec, vhost string) error
 			name, ok := a.Value.(string)
 			kind, known := queueTypes[name]
 			if !ok || !known {
-				return invalid(a.Name, "unsupported queue type '%v'", a.Value)
+				return invalid(a.Name, "\"unsupported queue type '%v'\"", a.Value)
 			}
 			spec.Type = kind
 		case "x-retention":

@@ -74,7 +74,7 @@ func (ch *channel) onExchangeDelete(m *wire.ExchangeDelete) error {
 		return err
 	}
 	if strings.HasPrefix(name, "amq.") {
-		return faultf(wire.AccessRefused, "exchange name '%s' contains reserved prefix 'amq.*'", name)
+		return faultf(wire.AccessRefused, "deletion of system exchange '%s' in vhost '%s' not allowed", name, ch.c.vhost)
 	}
 	if err := ch.c.link.DeleteExchange(ch.c.ctx, name, m.IfUnused); err != nil {
 		return ch.c.refused(err)

@@ -61,6 +61,8 @@ func refused(vhost string, err error) *fault {
 		code = codes[e.Code]
 	}
 	switch {
+	case e.Code == kernel.CodeLocked && e.Detail != "":
+		return faultf(code, "%s.", e.Detail) // RabbitMQ's text, to the dot
 	case e.Detail != "" && (e.Name == "" || strings.Contains(e.Detail, "'"+e.Name+"'")):
 		return faultf(code, "%s", e.Detail)
 	case e.Code == kernel.CodeNotFound || e.Code == kernel.CodeDropped:

@@ -302,7 +302,7 @@ func TestSlowConsumer(t *testing.T) {
 	n, addr := startServer(t, Config{})
 	r := rawOpen(t, addr, 0)
 	if tc, ok := r.nc.(*net.TCPConn); ok {
-		must(t, tc.SetReadBuffer(256 << 10))
+		must(t, tc.SetReadBuffer(256<<10))
 	}
 	r.send(1, &wire.QueueDeclare{Queue: "q"})
 	want[wire.QueueDeclareOk](r)

@@ -160,10 +160,26 @@ func (b *builder) expiration(p *wire.Properties) error {
 	}
 	ttl, err := strconv.ParseUint(alias(p.Expiration), 10, 32) // RabbitMQ's limit, 49 days
 	if err != nil {
-		return faultf(wire.PreconditionFailed, "invalid expiration '%s': it is a number of milliseconds below 2^32", strings.ToValidUTF8(string(p.Expiration), "?"))
+		text := strings.ToValidUTF8(string(p.Expiration), "?")
+		return faultf(wire.PreconditionFailed, "invalid expiration '%s': %s", text, whyNoTime(text))
 	}
 	b.add(kernel.HeaderExpiresAt, b.number(time.Now().UnixMilli()+int64(ttl)))
 	return nil
+}
+
+// whyNoTime says in RabbitMQ's words why a text is no number of milliseconds.
+func whyNoTime(text string) string {
+	digits := strings.TrimLeft(text, "+-")
+	rest := strings.TrimLeft(digits, "0123456789")
+	switch {
+	case len(digits) == len(rest) || len(text)-len(digits) > 1:
+		return "no_integer"
+	case rest != "":
+		return sprintf("{leftover_string,%q}", rest)
+	case text[0] == '-':
+		return sprintf("{value_negative,%s}", text)
+	}
+	return sprintf("{value_too_large,%s}", text)
 }
 
 // table stores the header table: every value that has a text as a header, and
