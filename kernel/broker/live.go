@@ -19,7 +19,7 @@ func (c *Conn) feed(list []*route.Live, m *kernel.LiveMessage) {
 			l.Feed.Drop()
 			continue
 		}
-		if l.Feed.To.Live(m, l.Handle) {
+		if l.Feed.Offer(m, l.Handle) {
 			continue
 		}
 		if l.QoS == 0 || atMostOnce(m.Record) {
@@ -42,7 +42,7 @@ func (c *Conn) feedFull(l *route.Live, m *kernel.LiveMessage, limit *time.Timer)
 	for range roomTries {
 		select {
 		case <-l.Feed.To.Room():
-			if l.Feed.To.Live(m, l.Handle) {
+			if l.Feed.Offer(m, l.Handle) {
 				return true
 			}
 		case <-limit.C:

@@ -3,7 +3,6 @@ package broker
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
@@ -20,7 +19,6 @@ type Member struct {
 	pull     bool
 	hold     bool // it keeps an automatic group alive
 	settles  bool // not AutoSettle
-	tap      *tap // nil if it is never pushed to
 	left     sync.Once
 	counters *Counters
 }
@@ -89,9 +87,7 @@ func (t *tenant) keep(kt *kernel.Topic) error {
 func (c *Conn) joinGroup(g *group, opt kernel.MemberOptions, hold bool, to kernel.Consumer) (*Member, error) {
 	m := &Member{conn: c, group: g, pull: opt.Pull, hold: hold, settles: !opt.AutoSettle, counters: c.counters}
 	if to != nil {
-		m.tap = &tap{counters: c.counters, settles: opt.AutoSettle}
-		m.tap.redirect(to)
-		to = m.tap
+		to = &tap{Consumer: to, counters: c.counters, settles: opt.AutoSettle}
 	}
 	pm, err := g.place.Join(g.id, opt, to)
 	if err != nil {
@@ -202,24 +198,16 @@ func (t *tenant) reap(g *group) {
 
 // tap counts what passes to a consumer.
 type tap struct {
-	to       atomic.Pointer[consumer]
+	kernel.Consumer
 	counters *Counters
 	settles  bool // records are settled as they are handed out
 }
 
-type consumer struct{ kernel.Consumer }
-
-// redirect makes deliveries go to another consumer.
-func (t *tap) redirect(to kernel.Consumer) { t.to.Store(&consumer{to}) }
-
 // Deliver implements kernel.Consumer.
 func (t *tap) Deliver(batch []kernel.Delivery) {
 	t.counters.delivered(batch, t.settles)
-	t.to.Load().Deliver(batch)
+	t.Consumer.Deliver(batch)
 }
-
-// Ended implements kernel.Consumer.
-func (t *tap) Ended(reason error) { t.to.Load().Ended(reason) }
 
 func (c *Counters) delivered(batch []kernel.Delivery, settled bool) {
 	bytes := 0

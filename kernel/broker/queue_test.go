@@ -122,7 +122,10 @@ func TestExclusive(t *testing.T) {
 	declare(t, c, QueueSpec{Name: "mine", Exclusive: true})
 	bind(t, c, "amq.fanout", "mine", "")
 	for name, call := range map[string]func() error{
-		"declare": func() error { _, err := other.DeclareQueue(soon(t), QueueSpec{Name: "mine", Exclusive: true}); return err },
+		"declare": func() error {
+			_, err := other.DeclareQueue(soon(t), QueueSpec{Name: "mine", Exclusive: true})
+			return err
+		},
 		"passive": func() error { _, err := other.Queue("mine"); return err },
 		"delete":  func() error { _, err := other.DeleteQueue(soon(t), "mine", false, false); return err },
 		"purge":   func() error { _, err := other.PurgeQueue(soon(t), "mine"); return err },

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
@@ -21,16 +22,18 @@ type Session struct {
 
 	released chan struct{} // closed by Detach
 
-	// The entry's mu guards what follows.
-	over  bool
-	feed  *route.Feed
+	slow  atomic.Bool         // see route.Feed
+	over  bool                // the entry's mu guards it and feeds
 	feeds map[string]*feeding // by filter
 }
 
 // feeding is what feeds one attached subscription.
 type feeding struct {
 	member *Member
-	live   *route.Live
+	// retired is the member of a subscription that this one has replaced: it
+	// gets nothing more, but what it holds is its until it is settled.
+	retired *Member
+	live    *route.Live
 }
 
 // AttachSession takes the session of a client id for c: the present one, or a
@@ -132,9 +135,8 @@ type Attachment struct {
 }
 
 // Subscribe adds or replaces a subscription and attaches it; replacing loses
-// nothing: where the old one has a Member that fits, the Attachment carries the
-// same Member with the credit it has, whose deliveries go to to from then on.
-// A durable session's is committed before it returns. Share addresses
+// nothing: the Member of the old one gets no more deliveries, what it holds it
+// may settle as before, until Detach or the next replacement. A durable session's is committed before it returns. Share addresses
 // ($share, $queue) join that group; a session without expiry reads other
 // filters live. Errors: CodeInvalidName (bad filter), CodeNotFound ($queue),
 // CodeAccessRefused, CodeLocked, CodeLimit, CodeFenced (after Detach).
@@ -268,32 +270,30 @@ func (h *Session) attach(sub *subscription, handle uint64, to kernel.Consumer, l
 		h.attachLive(sub, handle, live, old)
 		return a, nil
 	}
-	auto := sub.QoS == 0
-	if old != nil && old.member != nil && old.member.settles != auto && old.member.group.spec.Address == sub.addr {
-		old.member.tap.redirect(to)
-		a.Member = old.member
-		return a, nil
-	}
-	opt := kernel.MemberOptions{AutoSettle: auto, Session: h.s.id, Tag: filter}
+	opt := kernel.MemberOptions{AutoSettle: sub.QoS == 0, Session: h.s.id, Tag: filter}
 	m, err := h.conn.join(sub.addr, opt, false, to)
 	if err != nil {
 		return nil, err
 	}
+	next := &feeding{member: m}
+	if old != nil && old.member != nil && old.member.settles {
+		old.member.Stop()
+		next.retired, old.member = old.member, nil
+	}
 	h.stopFeeding(filter)
-	h.feeds[filter] = &feeding{member: m}
+	h.feeds[filter] = next
 	a.Member = m
 	return a, nil
 }
 
 // attachLive feeds a subscription from memory, in place of old.
 func (h *Session) attachLive(sub *subscription, handle uint64, live kernel.LiveSubscriber, old *feeding) {
-	if h.feed == nil || h.feed.To != live {
-		h.feed = &route.Feed{To: live, Dropped: &h.conn.counters.Dropped}
-	}
+	n := h.conn.counters
+	feed := &route.Feed{To: live, Slow: &h.slow, Out: &n.Out, OutBytes: &n.OutBytes, Dropped: &n.Dropped}
 	t := h.conn.tenant
 	t.mu.Lock()
 	t.lives++
-	l := &route.Live{ID: t.lives, Filter: sub.Filter, QoS: sub.QoS, Handle: handle, Feed: h.feed}
+	l := &route.Live{ID: t.lives, Filter: sub.Filter, QoS: sub.QoS, Handle: handle, Feed: feed}
 	t.change(func(tab *route.Table) *route.Table {
 		if old != nil && old.live != nil {
 			tab = tab.DropLive(old.live)
@@ -313,8 +313,10 @@ func (h *Session) stopFeeding(filter string) {
 		return
 	}
 	delete(h.feeds, filter)
-	if f.member != nil {
-		f.member.Leave()
+	for _, m := range []*Member{f.member, f.retired} {
+		if m != nil {
+			m.Leave()
+		}
 	}
 	if f.live != nil {
 		t := h.conn.tenant

@@ -7,12 +7,24 @@ import (
 	"github.com/trivium-mq/trivium/kernel"
 )
 
-// Feed is a session-less subscriber's end, shared by its subscriptions.
+// Feed is a session-less subscriber's end.
 type Feed struct {
 	To kernel.LiveSubscriber
 	// Slow is set when a publisher has waited for it in vain, until it drains.
-	Slow    atomic.Bool
-	Dropped *atomic.Uint64 // counts what a full buffer did not take
+	// The subscriptions of one connection share it.
+	Slow *atomic.Bool
+	// Out and OutBytes count what it took, Dropped what its full buffer did not.
+	Out, OutBytes, Dropped *atomic.Uint64
+}
+
+// Offer hands it a message and reports whether there was room.
+func (f *Feed) Offer(m *kernel.LiveMessage, handle uint64) bool {
+	if !f.To.Live(m, handle) {
+		return false
+	}
+	f.Out.Add(1)
+	f.OutBytes.Add(uint64(len(m.Record.Value)))
+	return true
 }
 
 // Drained reports whether a slow subscriber's buffer has room again; it is

@@ -1,0 +1,170 @@
+package broker
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/trivium-mq/trivium/kernel"
+)
+
+// TestRestart checks that what is durable outlives the process, and nothing
+// else does.
+func TestRestart(t *testing.T) {
+	dir := t.TempDir()
+	b := open(t, dir)
+	c := connect(t, b)
+	declare(t, c, QueueSpec{Name: "q", Durable: true, Type: kernel.Quorum, Arguments: []kernel.Argument{{Name: "x-retention", Value: "1h"}}})
+	declare(t, c, QueueSpec{Name: "volatile"})
+	declare(t, c, QueueSpec{Name: "$share/audit/q", Durable: true})
+	for _, x := range []kernel.Exchange{
+		{Name: "x", Type: kernel.Topics, Durable: true, AutoDelete: true},
+		{Name: "gone", Type: kernel.Direct},
+	} {
+		if err := c.DeclareExchange(soon(t), x); err != nil {
+			t.Fatal(err)
+		}
+	}
+	bind(t, c, "x", "q", "a.#")
+	bind(t, c, "gone", "q", "k")
+	if err := c.Bind(soon(t), kernel.Binding{Exchange: "amq.direct", Queue: "q", Key: "k", Arguments: []kernel.Argument{{Name: "n", Value: int64(1)}}}); err != nil {
+		t.Fatal(err)
+	}
+	p := publisher(t, c)
+	p.exchange("x", "a.b", "1")
+	p.exchange("amq.direct", "k", "2")
+	p.exchange("", "waiting", "w")
+	m, in := consume(t, c, "q", kernel.MemberOptions{}, 1)
+	in.wait(t, 1)
+	m.Settle(kernel.Accept, 0, 0, 0)
+	kt, err := c.CreateTopic(soon(t), TopicSpec{Name: "log", Partitions: 2, Retention: kernel.RetainWeek})
+	if err != nil {
+		t.Fatal(err)
+	}
+	offset := OffsetCommit{Topic: kt.ID, Partition: 1, Offset: 42, LeaderEpoch: 3, Metadata: "m"}
+	if err := c.CommitOffsets(soon(t), "readers", []OffsetCommit{offset}); err != nil {
+		t.Fatal(err)
+	}
+	producer, err := c.NewProducerID(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _ := attach(t, c, "client", true, time.Hour)
+	subscribe(t, s, "s/+", 1)
+	subscribe(t, s, "live", 0)
+	subscribe(t, s, "$share/g/s/#", 1)
+	tmp, _ := attach(t, connect(t, b), "temporary", true, 0)
+	subscribe(t, tmp, "$share/tmp/s/#", 1)
+	s.Detach(time.Hour)
+	p.topic("s/1", "kept")
+	shut(t, b)
+
+	b = open(t, dir)
+	c = connect(t, b)
+	info := declare(t, c, QueueSpec{Name: "q", Durable: true, Type: kernel.Quorum, Arguments: []kernel.Argument{{Name: "x-retention", Value: "1h"}}})
+	if info.Ready != 1 {
+		t.Errorf("%+v", info)
+	}
+	if info, err := c.Queue("$share/audit/q"); err != nil || info.Ready != 2 {
+		t.Errorf("%+v, %v", info, err)
+	}
+	for _, name := range []string{"volatile", "$share/tmp/s/#"} {
+		_, err = c.Queue(name)
+		wantCode(t, err, kernel.CodeNotFound)
+	}
+	if kt, ok := c.Topic("waiting"); !ok || kt.ExpiresAt.IsZero() {
+		t.Errorf("%+v, %v", kt, ok)
+	}
+	p = publisher(t, c)
+	if n := p.exchange("x", "a.c", "3"); n != 1 {
+		t.Errorf("matched %d", n)
+	}
+	if n := p.exchange("amq.direct", "k", "4"); n != 1 {
+		t.Errorf("matched %d", n)
+	}
+	_, err = c.Exchange("gone")
+	wantCode(t, err, kernel.CodeNotFound)
+	if got, err := c.Offsets("readers"); err != nil || !slices.Equal(got, []OffsetCommit{offset}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if next, err := c.NewProducerID(soon(t)); err != nil || next <= producer {
+		t.Errorf("producer id %d after %d, %v", next, producer, err)
+	}
+	s, present := attach(t, c, "client", false, time.Hour)
+	if !present || len(s.State().Subscriptions) != 3 {
+		t.Fatalf("present %v, %+v", present, s.State())
+	}
+	box := newInbox()
+	a, err := s.Attach(soon(t), kernel.Subscription{Filter: "s/+", QoS: 1}, 0, box, box)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Member.Credit(10)
+	if got := box.wait(t, 1); got[0] != "kept" {
+		t.Errorf("got %q", got)
+	}
+	if info, err := c.Queue("$share/g/s/#"); err != nil || info.Ready != 1 {
+		t.Errorf("%+v, %v", info, err)
+	}
+	if _, present = attach(t, connect(t, b), "temporary", false, 0); present {
+		t.Error("a session without expiry outlived the process")
+	}
+}
+
+func TestSessionExpiry(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	clock := func(c *Config) { c.Now = func() time.Time { return now } }
+	b := open(t, dir, clock)
+	for _, id := range []string{"short", "long", "ever"} {
+		c := connect(t, b)
+		expiry := map[string]time.Duration{"short": time.Hour, "long": 3 * time.Hour, "ever": kernel.SessionForever}[id]
+		s, _ := attach(t, c, id, true, expiry)
+		subscribe(t, s, id+"/#", 1)
+		s.Detach(expiry)
+		if id != "ever" {
+			e := b.tenants["/"].sessions[id]
+			e.mu.Lock()
+			e.stamp(soon(t)) // as its timer does after a minute
+			e.mu.Unlock()
+		}
+	}
+	shut(t, b)
+	now = now.Add(2 * time.Hour)
+	b = open(t, dir, clock)
+	for id, want := range map[string]bool{"short": false, "long": true, "ever": true} {
+		if _, present := attach(t, connect(t, b), id, false, time.Hour); present != want {
+			t.Errorf("%s: present %v", id, present)
+		}
+		if n := publisher(t, connect(t, b)).topic(id+"/x", "m"); (n == 1) != want {
+			t.Errorf("%s: matched %d", id, n)
+		}
+	}
+}
+
+func TestDataDirectory(t *testing.T) {
+	dir := t.TempDir()
+	b := open(t, dir, func(c *Config) { c.NodeID = "n1" })
+	if _, err := Open(Config{DataDir: dir}); !errors.Is(err, ErrLocked) {
+		t.Errorf("second process: %v", err)
+	}
+	shut(t, b)
+	if _, err := Open(Config{DataDir: dir, NodeID: "n2"}); !errors.Is(err, ErrIdentity) {
+		t.Errorf("another node: %v", err)
+	}
+	if b = open(t, dir); b.nodeID != "n1" {
+		t.Errorf("node id %q", b.nodeID)
+	}
+	shut(t, b)
+	file := fmt.Sprintf(`{"format":%d,"node":"n1"}`, FormatVersion+1)
+	if err := os.WriteFile(filepath.Join(dir, nodeFileName), []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(Config{DataDir: dir}); !errors.Is(err, ErrFormat) {
+		t.Errorf("another format: %v", err)
+	}
+}
