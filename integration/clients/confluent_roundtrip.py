@@ -6,7 +6,7 @@ addr, count = sys.argv[1], int(sys.argv[2])
 failures = []
 p = Producer({"bootstrap.servers": addr, "enable.idempotence": True, "compression.type": "lz4"})
 for i in range(count):
-    p.produce("confluent", value=b"c-%d" % i, key=b"k%d" % (i % 3), headers=[("h", b"v"), ("h", None)],
+    p.produce("confluent", value=b"c-%d" % i, key=b"k%d" % (i % 3), headers=[("h", b"v"), ("h", b"w")],
               on_delivery=lambda err, _: failures.append(err) if err else None)
 p.flush(20)
 assert not failures, failures[:3]
@@ -20,7 +20,7 @@ while seen < count:
     assert m is not None, "nothing more after %d" % seen
     assert not m.error(), m.error()
     assert m.value() == b"c-%d" % seen and m.offset() == seen, (m.value(), m.offset())
-    assert m.headers() == [("h", b"v"), ("h", None)], m.headers()
+    assert m.headers() == [("h", b"v"), ("h", b"w")], m.headers()
     seen += 1
 c.commit(asynchronous=False)
 c.close()
