@@ -3,6 +3,7 @@ package wal
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/hashicorp/raft"
@@ -158,7 +159,7 @@ func (w *WAL) write(batch []*request) {
 	for _, r := range accepted {
 		w.round.add(r)
 	}
-	if err := w.flush(target); err != nil {
+	if err := w.flush(target, accepted); err != nil {
 		if target != w.cur {
 			_ = target.release()
 		}
@@ -196,15 +197,16 @@ func (w *WAL) room(total int64, accepted []*request) (*file, error) {
 	return w.nextFile(cur.seq+1, max(need, w.opts.FileSize))
 }
 
-// flush writes the round and syncs.
-func (w *WAL) flush(f *file) error {
+// flush writes the round and syncs. SkipSync is for entries only: files are
+// removed because of cuts and copies, and a vote is a vote.
+func (w *WAL) flush(f *file, accepted []*request) error {
 	n, err := f.WritevAt(w.round.buffers(), f.end)
 	if err != nil {
 		return fmt.Errorf("wal: write %s: %w", f.name, err)
 	}
 	w.appended.Add(int64(n))
 	f.end += int64(n)
-	if w.opts.SkipSync {
+	if w.opts.SkipSync && !slices.ContainsFunc(accepted, func(r *request) bool { return r.kind != kindEntry }) {
 		return nil
 	}
 	return w.sync(f)

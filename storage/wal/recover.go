@@ -53,9 +53,23 @@ func (w *WAL) recover() error {
 }
 
 func (w *WAL) listFiles() ([]uint64, error) {
-	names, err := w.fs.List(w.dir)
+	seqs, err := listSeqs(w.fs, w.dir)
 	if err != nil {
 		return nil, fmt.Errorf("wal: %w", err)
+	}
+	for i := 1; i < len(seqs); i++ {
+		if seqs[i] != seqs[i-1]+1 {
+			return nil, fmt.Errorf("%w: %s is missing", ErrCorrupt, fileName(w.dir, seqs[i-1]+1))
+		}
+	}
+	return seqs, nil
+}
+
+// listSeqs returns the sequence numbers of the files in dir, in order.
+func listSeqs(fs vfs.FS, dir string) ([]uint64, error) {
+	names, err := fs.List(dir)
+	if err != nil {
+		return nil, err
 	}
 	var seqs []uint64
 	for _, name := range names {
@@ -64,11 +78,6 @@ func (w *WAL) listFiles() ([]uint64, error) {
 		}
 	}
 	slices.Sort(seqs)
-	for i := 1; i < len(seqs); i++ {
-		if seqs[i] != seqs[i-1]+1 {
-			return nil, fmt.Errorf("%w: %s is missing", ErrCorrupt, fileName(w.dir, seqs[i-1]+1))
-		}
-	}
 	return seqs, nil
 }
 

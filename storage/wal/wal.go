@@ -64,8 +64,9 @@ type Options struct {
 	// goroutine beforehand. For deterministic tests.
 	NoAhead bool
 
-	// SkipSync returns from an append before the data is on the disk: the
-	// setting durability = "os". A power loss then loses acknowledged entries.
+	// SkipSync returns from an append of entries before they are on the disk:
+	// the setting durability = "os". A power loss then loses acknowledged
+	// entries, but never leaves a hole.
 	SkipSync bool
 
 	// Rand gives the salts of files; default crypto/rand.
