@@ -80,7 +80,7 @@ func (f *Fault) Clear() {
 
 // check counts the operation against every rule, runs the delays, and returns
 // the error of the first rule that has one.
-func (f *Fault) check(op Op, name string) (err error, short int) {
+func (f *Fault) check(op Op, name string) (short int, err error) {
 	f.mu.Lock()
 	var hit []Rule
 	for _, r := range f.rules {
@@ -109,7 +109,7 @@ func (f *Fault) check(op Op, name string) (err error, short int) {
 			err, short = fmt.Errorf("%s: %w", name, r.Err), r.Short
 		}
 	}
-	return err, short
+	return short, err
 }
 
 // Create implements [FS].
@@ -122,7 +122,7 @@ func (f *Fault) Open(name string) (File, error) { return f.open(OpOpen, name, f.
 func (f *Fault) OpenFile(name string) (File, error) { return f.open(OpOpen, name, f.fs.OpenFile) }
 
 func (f *Fault) open(op Op, name string, open func(string) (File, error)) (File, error) {
-	if err, _ := f.check(op, name); err != nil {
+	if _, err := f.check(op, name); err != nil {
 		return nil, err
 	}
 	file, err := open(name)
@@ -134,7 +134,7 @@ func (f *Fault) open(op Op, name string, open func(string) (File, error)) (File,
 
 // Remove implements [FS].
 func (f *Fault) Remove(name string) error {
-	if err, _ := f.check(OpRemove, name); err != nil {
+	if _, err := f.check(OpRemove, name); err != nil {
 		return err
 	}
 	return f.fs.Remove(name)
@@ -142,7 +142,7 @@ func (f *Fault) Remove(name string) error {
 
 // Rename implements [FS]; rules match the new name.
 func (f *Fault) Rename(from, to string) error {
-	if err, _ := f.check(OpRename, to); err != nil {
+	if _, err := f.check(OpRename, to); err != nil {
 		return err
 	}
 	return f.fs.Rename(from, to)
@@ -150,7 +150,7 @@ func (f *Fault) Rename(from, to string) error {
 
 // MkdirAll implements [FS].
 func (f *Fault) MkdirAll(dir string) error {
-	if err, _ := f.check(OpMkdir, dir); err != nil {
+	if _, err := f.check(OpMkdir, dir); err != nil {
 		return err
 	}
 	return f.fs.MkdirAll(dir)
@@ -158,7 +158,7 @@ func (f *Fault) MkdirAll(dir string) error {
 
 // List implements [FS].
 func (f *Fault) List(dir string) ([]string, error) {
-	if err, _ := f.check(OpList, dir); err != nil {
+	if _, err := f.check(OpList, dir); err != nil {
 		return nil, err
 	}
 	return f.fs.List(dir)
@@ -169,7 +169,7 @@ func (f *Fault) Size(name string) (int64, error) { return f.fs.Size(name) }
 
 // SyncDir implements [FS].
 func (f *Fault) SyncDir(dir string) error {
-	if err, _ := f.check(OpSyncDir, dir); err != nil {
+	if _, err := f.check(OpSyncDir, dir); err != nil {
 		return err
 	}
 	return f.fs.SyncDir(dir)
@@ -177,7 +177,7 @@ func (f *Fault) SyncDir(dir string) error {
 
 // Lock implements [FS].
 func (f *Fault) Lock(name string) (io.Closer, error) {
-	if err, _ := f.check(OpLock, name); err != nil {
+	if _, err := f.check(OpLock, name); err != nil {
 		return nil, err
 	}
 	return f.fs.Lock(name)
@@ -190,7 +190,7 @@ type faultFile struct {
 }
 
 func (f *faultFile) ReadAt(p []byte, off int64) (int, error) {
-	if err, _ := f.fs.check(OpRead, f.name); err != nil {
+	if _, err := f.fs.check(OpRead, f.name); err != nil {
 		return 0, err
 	}
 	return f.File.ReadAt(p, off)
@@ -201,7 +201,7 @@ func (f *faultFile) WriteAt(p []byte, off int64) (int, error) {
 }
 
 func (f *faultFile) WritevAt(bufs [][]byte, off int64) (int, error) {
-	err, short := f.fs.check(OpWrite, f.name)
+	short, err := f.fs.check(OpWrite, f.name)
 	if err == nil {
 		return f.File.WritevAt(bufs, off)
 	}
@@ -221,21 +221,21 @@ func (f *faultFile) WritevAt(bufs [][]byte, off int64) (int, error) {
 }
 
 func (f *faultFile) Sync() error {
-	if err, _ := f.fs.check(OpSync, f.name); err != nil {
+	if _, err := f.fs.check(OpSync, f.name); err != nil {
 		return err
 	}
 	return f.File.Sync()
 }
 
 func (f *faultFile) Truncate(size int64) error {
-	if err, _ := f.fs.check(OpTruncate, f.name); err != nil {
+	if _, err := f.fs.check(OpTruncate, f.name); err != nil {
 		return err
 	}
 	return f.File.Truncate(size)
 }
 
 func (f *faultFile) Preallocate(size int64) error {
-	if err, _ := f.fs.check(OpPreallocate, f.name); err != nil {
+	if _, err := f.fs.check(OpPreallocate, f.name); err != nil {
 		return err
 	}
 	return f.File.Preallocate(size)

@@ -1,0 +1,117 @@
+package wal
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/trivium-mq/trivium/storage/vfs"
+)
+
+func TestFailureIsFinal(t *testing.T) {
+	for _, rule := range []vfs.Rule{
+		{Op: vfs.OpSync, Times: 1, Err: io.ErrUnexpectedEOF},
+		{Op: vfs.OpWrite, Times: 1, Err: io.ErrUnexpectedEOF, Short: 100},
+	} {
+		disk := vfs.NewMem()
+		fault := vfs.NewFault(disk)
+		var told error
+		w := openTest(t, fault, Options{OnFailure: func(err error) { told = err }})
+		g := w.Group(1)
+		must(t, g.StoreLogs(entries(1, 3, 100)))
+		fault.Add(rule)
+		if err := g.StoreLogs(entries(4, 5, 100)); !errors.Is(err, ErrFailed) || !errors.Is(err, io.ErrUnexpectedEOF) {
+			t.Errorf("append: %v", err)
+		}
+		if err := g.StoreLogs(entries(4, 4, 100)); !errors.Is(err, ErrFailed) {
+			t.Errorf("next append: %v", err)
+		}
+		if err := g.Set([]byte("k"), nil); !errors.Is(err, ErrFailed) {
+			t.Errorf("set: %v", err)
+		}
+		if !errors.Is(told, ErrFailed) || !errors.Is(w.Err(), ErrFailed) {
+			t.Errorf("told %v, Err %v", told, w.Err())
+		}
+		if got := bounds(g); got != [2]uint64{1, 3} {
+			t.Errorf("holds %v", got)
+		}
+		_ = w.Close()
+	}
+}
+
+// TestFullDisk: entries are refused before anything is written; votes and cuts
+// still get through; and with space again everything goes on.
+func TestFullDisk(t *testing.T) {
+	disk := vfs.NewMem()
+	w := openTest(t, disk, Options{FileSize: 16 << 10})
+	defer w.Close()
+	g := w.Group(1)
+	disk.SetFree(0)
+	next := uint64(1)
+	var err error
+	for ; err == nil; next++ {
+		err = g.StoreLogs(entries(next, next, 1000))
+	}
+	next--
+	if !errors.Is(err, vfs.ErrNoSpace) || errors.Is(err, ErrFailed) || w.Err() != nil {
+		t.Fatalf("full: %v", err)
+	}
+	must(t, g.SetUint64([]byte("CurrentTerm"), 7))
+	must(t, g.DeleteRange(1, next-2))
+	if err := g.StoreLogs(entries(next, next, 1000)); !errors.Is(err, vfs.ErrNoSpace) {
+		t.Errorf("still full: %v", err)
+	}
+	disk.SetFree(1 << 20)
+	must(t, g.StoreLogs(entries(next, next+20, 1000)))
+	must(t, g.DeleteRange(1, next+19))
+	if n := w.Stats().Files; n > 2 {
+		t.Errorf("%d files remain", n)
+	}
+}
+
+// TestIdleGroup: a few entries of an idle group do not keep the files of a busy
+// one.
+func TestIdleGroup(t *testing.T) {
+	disk := vfs.NewMem()
+	w := openTest(t, disk, Options{FileSize: 16 << 10, TailCacheBytes: 1})
+	idle, busy := w.Group(1), w.Group(2)
+	must(t, idle.StoreLogs(entries(1, 3, 50)))
+	must(t, idle.Set([]byte("vote"), []byte("x")))
+	for i := uint64(1); i < 2000; i++ {
+		must(t, busy.StoreLogs(entries(i, i, 500)))
+		if i == 700 {
+			must(t, idle.StoreLogs(entries(4, 5, 50)))
+		}
+		if i%50 == 0 {
+			must(t, busy.DeleteRange(1, i-10))
+			if n := w.Stats().Files; n > pinnedFiles+1 {
+				t.Fatalf("%d files at %d", n, i)
+			}
+		}
+	}
+	for range 2 {
+		if got := bounds(idle); got != [2]uint64{1, 5} {
+			t.Fatalf("idle group holds %v", got)
+		}
+		for i := uint64(1); i <= 5; i++ {
+			data, err := idle.Data(i)
+			if err != nil || !bytes.Equal(data, entries(i, i, 50)[0].Data) {
+				t.Errorf("entry %d: %v", i, err)
+			}
+		}
+		if v, err := idle.Get([]byte("vote")); err != nil || string(v) != "x" {
+			t.Errorf("vote %q %v", v, err)
+		}
+		must(t, w.Close())
+		w = openTest(t, disk, Options{FileSize: 16 << 10})
+		idle = w.Group(1)
+	}
+	must(t, idle.Drop())
+	must(t, w.Close())
+	w = openTest(t, disk, Options{})
+	if got := bounds(w.Group(1)); got != [2]uint64{} {
+		t.Errorf("dropped group holds %v", got)
+	}
+	must(t, w.Close())
+}
