@@ -204,8 +204,8 @@ func (c *conn) finish(err error) {
 }
 
 // end closes the connection from any goroutine: the writer sends what waits
-// and, to a version 5 client, DISCONNECT with the code (Success: none). The
-// first call counts.
+// and, to a version 5 client, DISCONNECT with the code. With Success the client
+// has gone, and nothing is sent. The first call counts.
 func (c *conn) end(code wire.Code, text string, err error) {
 	if c.ended.Swap(true) {
 		return
@@ -224,7 +224,7 @@ func (c *conn) end(code wire.Code, text string, err error) {
 		}
 	}
 	s.closed = true
-	s.dead = code == wire.Success
+	s.dead = code == wire.Success && !errors.Is(err, errRefused)
 	s.roomLocked()
 	dead := s.dead
 	s.unlock()

@@ -1,0 +1,440 @@
+package mqtt
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/protocols/mqtt/wire"
+)
+
+func rec(topic, payload string, headers ...string) kernel.Record {
+	r := kernel.Record{Key: []byte(topic), Value: []byte(payload), Timestamp: 1_700_000_000_000}
+	for i := 0; i+1 < len(headers); i += 2 {
+		r.Headers = append(r.Headers, kernel.Header{Key: headers[i], Value: []byte(headers[i+1])})
+	}
+	return r
+}
+
+func recs(n int, headers ...string) (out []kernel.Record) {
+	for i := range n {
+		out = append(out, rec("t", fmt.Sprint(i), headers...))
+	}
+	return out
+}
+
+// durable connects a session that is kept.
+func (r *rig) durable(id string, receiveMaximum uint16) *peer {
+	req := v5(id)
+	req.SessionExpiry, req.ReceiveMaximum = 1000, receiveMaximum
+	p, _ := r.connect(req)
+	return p
+}
+
+func (p *peer) puback(m wire.Message, code wire.Code) {
+	p.t.Helper()
+	p.send(wire.AppendAck(nil, wire.Puback, p.version, m.ID, code))
+}
+
+func TestDeliverAndSettle(t *testing.T) {
+	r := newRig(t, Limits{})
+	p := r.durable("a", 10)
+	if codes := p.subscribe(wire.Filter{Name: "t", QoS: 2}); !slices.Equal(codes, []byte{1}) {
+		t.Fatalf("granted % x", codes)
+	}
+	m := r.member("a", "t")
+	m.wait(t, "credit is given", func() bool { return m.credit == 10 })
+	m.deliver(t, 40, true, recs(10, "mq.qos", "1")...)
+	var got []wire.Message
+	for i := range 10 {
+		msg := p.wantMessage()
+		if string(msg.Payload) != fmt.Sprint(i) || msg.QoS != 1 || !msg.Dup || string(msg.Topic) != "t" {
+			t.Errorf("%+v", msg)
+		}
+		got = append(got, msg)
+	}
+	var acks []byte
+	for i, msg := range got {
+		code := wire.Success
+		if i == 5 {
+			code = wire.UnspecifiedError
+		}
+		acks = wire.AppendAck(acks, wire.Puback, wire.V5, msg.ID, code)
+	}
+	p.send(acks)
+	m.wait(t, "all is settled", func() bool { return len(m.settled) == 3 })
+	want := []settlement{{first: 40, last: 44}, {first: 45, last: 45, refuse: true}, {first: 46, last: 49}}
+	if !slices.Equal(m.settled, want) {
+		t.Errorf("settled %+v", m.settled)
+	}
+	m.wait(t, "credit is back", func() bool { return m.credit == 10 })
+	p.puback(got[0], wire.Success) // twice: of no effect
+	p.send(wire.AppendPingreq(nil))
+	p.want(wire.Pingresp)
+	if len(m.settled) != 3 {
+		t.Errorf("settled %+v", m.settled)
+	}
+}
+
+// A QoS 0 record on a QoS 1 subscription, one that has expired and one that is
+// too large for the client need no acknowledgement.
+func TestDeliverWithoutAck(t *testing.T) {
+	r := newRig(t, Limits{})
+	req := v5("a")
+	req.SessionExpiry, req.ReceiveMaximum, req.MaximumPacketSize = 1000, 5, 100
+	p, _ := r.connect(req)
+	p.subscribe(wire.Filter{Name: "t", QoS: 1})
+	m := r.member("a", "t")
+	m.wait(t, "credit is given", func() bool { return m.credit == 5 })
+	m.deliver(t, 0, true,
+		rec("t", "plain", "mq.qos", "0"),
+		rec("t", "expired", "mq.qos", "1", "mq.expires-at", "1000"),
+		rec("t", string(make([]byte, 200)), "mq.qos", "1"),
+		rec("t", "last", "mq.qos", "1", "mq.expires-at", fmt.Sprint(time.Now().UnixMilli()+9500)))
+	if msg := p.wantMessage(); string(msg.Payload) != "plain" || msg.QoS != 0 || msg.Dup {
+		t.Errorf("%+v", msg)
+	}
+	msg := p.wantMessage()
+	if string(msg.Payload) != "last" || msg.QoS != 1 {
+		t.Errorf("%+v", msg)
+	}
+	if msg.Properties.Next(); msg.Properties.ID != wire.PropMessageExpiry || msg.Properties.Num < 9 || msg.Properties.Num > 10 {
+		t.Errorf("expiry %d", msg.Properties.Num)
+	}
+	m.wait(t, "three are settled", func() bool { return slices.Equal(m.settled, []settlement{{first: 0, last: 2}}) })
+	if n := r.node.counters.Dropped.Load(); n > 1 {
+		t.Errorf("%d dropped", n)
+	}
+}
+
+// The client's Receive Maximum holds over all its subscriptions, whichever of
+// them is busy, and a busy one is not held up by idle ones.
+func TestWindowIsShared(t *testing.T) {
+	r := newRig(t, Limits{})
+	p := r.durable("a", 3)
+	for i := range 8 {
+		p.subscribe(wire.Filter{Name: fmt.Sprint("t", i), QoS: 1})
+	}
+	go func() { // every member delivers whenever it may
+		for n := range 40 {
+			m := r.member("a", fmt.Sprint("t", n%4))
+			m.wait(t, "credit is given", func() bool { return m.credit > 0 })
+			m.deliver(t, int64(n), false, rec("t", fmt.Sprint(n), "mq.qos", "1"))
+		}
+	}()
+	seen := 0
+	var open []wire.Message
+	for seen < 40 {
+		msg := p.wantMessage()
+		seen++
+		if open = append(open, msg); len(open) == 3 || seen > 37 {
+			if len(open) == 3 {
+				p.send(wire.AppendPingreq(nil))
+				p.want(wire.Pingresp) // and not a fourth message
+			}
+			for _, o := range open {
+				p.puback(o, wire.Success)
+			}
+			open = nil
+		}
+	}
+}
+
+// window against a model: identifiers are unique, the client never has more
+// than its maximum, nothing parked is lost or reordered, and whoever is owed
+// something gets credit in the end.
+func TestWindowModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var w window
+		w.init(rapid.IntRange(1, 40).Draw(t, "quota"))
+		type item struct {
+			f *feed
+			n int64
+		}
+		var feeds []*feed
+		var parkedItems []item
+		wire2 := map[uint16]item{}
+		credits := map[*feed]int{}
+		var next int64
+		pumpGrants := func() {
+			for {
+				f, n := w.grant()
+				if f == nil {
+					return
+				}
+				if n <= 0 {
+					t.Fatalf("granted %d", n)
+				}
+				credits[f] += n
+			}
+		}
+		send := func(f *feed, n int64) {
+			id := w.take(f, 0, n)
+			if _, dup := wire2[id]; dup || id == 0 {
+				t.Fatalf("identifier %d twice", id)
+			}
+			wire2[id] = item{f, n}
+			if len(wire2) > w.quota {
+				t.Fatalf("%d in flight of %d", len(wire2), w.quota)
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"join": func(t *rapid.T) {
+				if len(feeds) < 10 {
+					f := &feed{qos: 1, member: &fakeMember{}}
+					feeds = append(feeds, f)
+					w.join(f)
+					pumpGrants()
+				}
+			},
+			"deliver": func(t *rapid.T) {
+				if len(feeds) == 0 {
+					return
+				}
+				f := rapid.SampledFrom(feeds).Draw(t, "feed")
+				for range min(credits[f], rapid.IntRange(1, 50).Draw(t, "n")) {
+					credits[f]--
+					next++
+					w.delivered(f, 100)
+					if w.open() {
+						send(f, next)
+					} else {
+						w.park(parked{feed: f, offset: next})
+						parkedItems = append(parkedItems, item{f, next})
+					}
+				}
+				pumpGrants()
+			},
+			"ack": func(t *rapid.T) {
+				if len(wire2) == 0 {
+					return
+				}
+				id := rapid.SampledFrom(slices.Sorted(func(yield func(uint16) bool) {
+					for k := range wire2 {
+						if !yield(k) {
+							return
+						}
+					}
+				})).Draw(t, "id")
+				s, ok := w.free(id)
+				if !ok || s.feed != wire2[id].f || s.offset != wire2[id].n {
+					t.Fatalf("freed %+v, want %+v", s, wire2[id])
+				}
+				delete(wire2, id)
+				for {
+					p, ok := w.unpark()
+					if !ok {
+						break
+					}
+					if p.offset != parkedItems[0].n {
+						t.Fatalf("unparked %d, want %d", p.offset, parkedItems[0].n)
+					}
+					parkedItems = parkedItems[1:]
+					send(p.feed, p.offset)
+				}
+				pumpGrants()
+			},
+			"leave": func(t *rapid.T) {
+				if len(feeds) < 2 {
+					return
+				}
+				i := rapid.IntRange(0, len(feeds)-1).Draw(t, "i")
+				f := feeds[i]
+				feeds = slices.Delete(feeds, i, i+1)
+				w.leave(f)
+				f.gone = true
+				delete(credits, f)
+				pumpGrants()
+			},
+			"": func(t *rapid.T) {
+				sum := 0
+				for _, f := range feeds {
+					if f.credit != credits[f] {
+						t.Fatalf("credit %d, books say %d", credits[f], f.credit)
+					}
+					sum += f.credit
+				}
+				if sum != w.credit || w.inFlight != len(wire2) || w.parkedMember != len(parkedItems) {
+					t.Fatalf("books: credit %d/%d in flight %d/%d parked %d/%d", w.credit, sum, w.inFlight, len(wire2), w.parkedMember, len(parkedItems))
+				}
+				for _, f := range feeds { // a member may starve only behind a full window
+					if f.credit == 0 && w.inFlight+w.parkedMember < w.quota {
+						t.Fatalf("member without credit while %d of %d are in flight", w.inFlight, w.quota)
+					}
+				}
+				if len(parkedItems) > 0 && w.inFlight < w.quota {
+					t.Fatal("parked beside a free slot")
+				}
+			},
+		})
+	})
+}
+
+func live(t *testing.T, r *rig, id, filter string, origin kernel.ConnectionID, rc kernel.Record) (*kernel.LiveMessage, bool) {
+	t.Helper()
+	lm := &kernel.LiveMessage{Name: string(rc.Key), Record: &rc, Origin: origin}
+	return lm, r.member(id, filter).feed.Live(lm, 0)
+}
+
+func TestLive(t *testing.T) {
+	r := newRig(t, Limits{})
+	p, _ := r.connect(v5("a"))
+	p.send((&wire.SubscribeRequest{ID: 7, Identifier: 300, Filters: []wire.Filter{
+		{Name: "x/#", QoS: 1}, {Name: "own", QoS: 0, Options: wire.OptionNoLocal}}}).Append(nil, wire.V5))
+	p.want(wire.Suback)
+	origin := r.node.lastID
+	if _, ok := live(t, r, "a", "own", origin, rec("own", "mine", "mq.qos", "0")); !ok {
+		t.Error("own message not taken")
+	}
+	for i, qos := range []string{"0", "1"} {
+		if _, ok := live(t, r, "a", "x/#", 99, rec("x/y", "p"+qos, "mq.qos", qos)); !ok {
+			t.Error("not taken")
+		}
+		m := p.wantMessage()
+		if string(m.Payload) != "p"+qos || m.QoS != byte(i) || string(m.Topic) != "x/y" {
+			t.Errorf("%+v", m)
+		}
+		if m.Properties.Next(); m.Properties.ID != wire.PropSubscriptionIdentifier || m.Properties.Num != 300 {
+			t.Errorf("identifier %d", m.Properties.Num)
+		}
+	}
+}
+
+// Several subscribers share the encoded forms of one message, each with its own
+// packet identifier.
+func TestLiveShared(t *testing.T) {
+	r := newRig(t, Limits{})
+	var peers []*peer
+	for i := range 6 {
+		req := v5(fmt.Sprint(i))
+		if i%2 == 1 {
+			req = v4(fmt.Sprint(i))
+		}
+		p, _ := r.connect(req)
+		p.subscribe(wire.Filter{Name: "x", QoS: byte(i / 4)})
+		peers = append(peers, p)
+	}
+	for range 3 {
+		rc := rec("x", "hello", "mq.qos", "1", "k", "v", "mq.expires-at", fmt.Sprint(time.Now().UnixMilli()+5000))
+		lm := &kernel.LiveMessage{Name: "x", Record: &rc}
+		for i := range peers {
+			if !r.member(fmt.Sprint(i), "x").feed.Live(lm, 0) {
+				t.Fatal("not taken")
+			}
+		}
+		if sh := lm.Frame.(*shared); len(sh.forms) != 4 {
+			t.Errorf("%d forms", len(sh.forms))
+		}
+	}
+	for n := range 3 {
+		for i, p := range peers {
+			m := p.wantMessage()
+			if string(m.Payload) != "hello" || m.QoS != byte(i/4) || m.QoS == 1 && m.ID != uint16(n+1) {
+				t.Errorf("%+v", m)
+			}
+			if p.version == wire.V5 {
+				var got []string
+				for m.Properties.Next() {
+					got = append(got, fmt.Sprintf("%d %d %s=%s", m.Properties.ID, m.Properties.Num, m.Properties.Data, m.Properties.Val))
+				}
+				if len(got) != 2 || got[0] != "38 0 k=v" || got[1] != "2 5 k=v" {
+					t.Errorf("%q", got)
+				}
+			}
+		}
+	}
+}
+
+// A client that does not read: QoS 0 is dropped beyond a number of bytes, QoS 1
+// is not taken, and room is announced when it reads again.
+func TestLiveSlow(t *testing.T) {
+	r := newRig(t, Limits{OutBuffer: 1 << 16, LiveBuffer: 1 << 16})
+	p, _ := r.connect(v5("a"))
+	p.subscribe(wire.Filter{Name: "x", QoS: 1})
+	big := string(make([]byte, 1<<10))
+	taken := 0
+	for range 1000 {
+		if _, ok := live(t, r, "a", "x", 0, rec("x", big, "mq.qos", "0")); !ok {
+			t.Fatal("QoS 0 not taken")
+		}
+	}
+	r.member("a", "x").feed.conn.countDropped()
+	dropped := r.node.counters.Dropped.Load()
+	if dropped < 800 || dropped > 990 {
+		t.Errorf("%d dropped", dropped)
+	}
+	for range 1000 - int(dropped) {
+		p.wantMessage()
+	}
+	for {
+		if _, ok := live(t, r, "a", "x", 0, rec("x", big, "mq.qos", "1")); !ok {
+			break
+		}
+		taken++
+	}
+	if taken < 50 || taken > 130 {
+		t.Errorf("%d taken", taken)
+	}
+	room := r.member("a", "x").feed.Room()
+	select {
+	case <-room:
+		t.Error("room at once")
+	default:
+	}
+	for range taken {
+		p.puback(p.wantMessage(), wire.Success)
+	}
+	<-room
+	if _, ok := live(t, r, "a", "x", 0, rec("x", big, "mq.qos", "1")); !ok {
+		t.Error("not taken with room")
+	}
+}
+
+func TestSessionResumes(t *testing.T) {
+	r := newRig(t, Limits{})
+	p := r.durable("a", 10)
+	p.subscribe(wire.Filter{Name: "t", QoS: 1}, wire.Filter{Name: "$share/g/t", QoS: 1})
+	p.send([]byte{0xE0, 7, 0, 5, 0x11, 0, 0, 0, 60}) // shortens the expiry
+	p.wantEnd(0)
+	req := v5("a")
+	req.SessionExpiry = 10
+	p, a := r.connect(req)
+	if !a.SessionPresent {
+		t.Fatal("session not present")
+	}
+	m := r.member("a", "$share/g/t")
+	m.wait(t, "credit is given", func() bool { return m.credit > 0 })
+	m.deliver(t, 1, true, rec("t", "again", "mq.qos", "1"))
+	if msg := p.wantMessage(); !msg.Dup || string(msg.Payload) != "again" {
+		t.Errorf("%+v", msg)
+	}
+	u := wire.UnsubscribeRequest{ID: 3, Filters: []string{"t", "nothing"}}
+	p.send(u.Append(nil, wire.V5))
+	if _, codes, err := wire.ParseSuback(wire.Unsuback, wire.V5, p.want(wire.Unsuback)); err != nil || !slices.Equal(codes, []byte{0, 0x11}) {
+		t.Errorf("% x %v", codes, err)
+	}
+}
+
+func TestSubackReasons(t *testing.T) {
+	for code, want := range map[kernel.Code]wire.Code{
+		kernel.CodeNotFound:      wire.UnspecifiedError,
+		kernel.CodeAccessRefused: wire.NotAuthorized,
+		kernel.CodeInvalidName:   wire.TopicFilterInvalid,
+		kernel.CodeLimit:         wire.QuotaExceeded,
+	} {
+		r := newRig(t, Limits{})
+		r.node.subErr = kernel.Errorf(code, "queue", "q", "no")
+		p, _ := r.connect(v5("a"))
+		if got := p.subscribe(wire.Filter{Name: "$queue/q", QoS: 1}); !slices.Equal(got, []byte{byte(want)}) {
+			t.Errorf("code %d: % x", code, got)
+		}
+		p, _ = r.connect(v4("b"))
+		if got := p.subscribe(wire.Filter{Name: "$queue/q", QoS: 1}); !slices.Equal(got, []byte{0x80}) {
+			t.Errorf("code %d: % x", code, got)
+		}
+	}
+}

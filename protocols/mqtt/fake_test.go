@@ -1,0 +1,424 @@
+package mqtt
+
+import (
+	"context"
+	"maps"
+	"net"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/broker"
+	"github.com/trivium-mq/trivium/protocols/mqtt/wire"
+	"github.com/trivium-mq/trivium/storage/record"
+)
+
+// fakeNode is a kernel that a test plays: publishes are noted and completed by
+// the test, deliveries are the test's.
+type fakeNode struct {
+	mu        sync.Mutex
+	lastID    kernel.ConnectionID
+	sessions  map[string]*fakeSession
+	published []published
+	// onPublish decides about a publish; nil: one match, completed at once.
+	onPublish func(p published) (matched int, err error)
+	counters  broker.Counters
+	subErr    error
+}
+
+type published struct {
+	by    *fakeClient
+	done  kernel.Completion
+	topic string
+	rec   kernel.Record
+	token uint64
+}
+
+func (p published) header(name string) string {
+	for _, h := range p.rec.Headers {
+		if h.Key == name {
+			return string(h.Value)
+		}
+	}
+	return "-"
+}
+
+func (n *fakeNode) Authenticate(_, user, password string, _ net.Addr) (kernel.Identity, error) {
+	if password != "secret" {
+		return kernel.Identity{}, kernel.Errorf(kernel.CodeAccessRefused, "user", user, "refused")
+	}
+	return kernel.Identity{User: user, Tenant: kernel.DefaultTenant}, nil
+}
+
+func (n *fakeNode) Anonymous(tenant string, _ net.Addr) (kernel.Identity, error) {
+	return kernel.Identity{User: "guest", Tenant: tenant, Anonymous: true}, nil
+}
+
+func (n *fakeNode) Connect(id kernel.Identity, info kernel.ConnectionInfo, end func(error)) (client, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lastID++
+	return &fakeClient{node: n, id: n.lastID, info: info, end: end}, nil
+}
+
+func (n *fakeNode) messages() []published {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.published)
+}
+
+type fakeClient struct {
+	node *fakeNode
+	id   kernel.ConnectionID
+	info kernel.ConnectionInfo
+	end  func(error)
+}
+
+func (c *fakeClient) ID() kernel.ConnectionID    { return c.id }
+func (c *fakeClient) Counters() *broker.Counters { return &c.node.counters }
+func (c *fakeClient) Close()                     {}
+
+func (c *fakeClient) Publisher(done kernel.Completion) publisher {
+	return &fakePublisher{client: c, done: done}
+}
+
+func (c *fakeClient) AttachSession(_ context.Context, id string, clean bool, expiry time.Duration, taken func()) (session, bool, error) {
+	n := c.node
+	n.mu.Lock()
+	s := n.sessions[id]
+	n.mu.Unlock()
+	if s != nil && s.taken != nil {
+		s.taken()
+		<-s.detached
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	s, present := n.sessions[id]
+	if clean || !present {
+		s, present = &fakeSession{node: n, id: id, subs: map[string]kernel.Subscription{}, feeds: map[string]*fakeMember{}}, false
+		n.sessions[id] = s
+	}
+	s.expiry, s.taken, s.detached = expiry, taken, make(chan struct{})
+	return s, present, nil
+}
+
+type fakePublisher struct {
+	client *fakeClient
+	done   kernel.Completion
+}
+
+func (p *fakePublisher) Close() {}
+
+func (p *fakePublisher) ToTopic(name string, r *kernel.Record, token uint64) (int, error) {
+	c := kernel.Record{Key: slices.Clone(r.Key), Value: slices.Clone(r.Value), Timestamp: r.Timestamp}
+	for _, h := range r.Headers {
+		c.Headers = append(c.Headers, kernel.Header{Key: string([]byte(h.Key)), Value: slices.Clone(h.Value)})
+	}
+	pub := published{by: p.client, done: p.done, topic: name, rec: c, token: token}
+	n := p.client.node
+	n.mu.Lock()
+	n.published = append(n.published, pub)
+	on := n.onPublish
+	n.mu.Unlock()
+	if on != nil {
+		return on(pub)
+	}
+	if p.done != nil {
+		p.done.Completed(token, kernel.Result{})
+		p.done.Flush()
+	}
+	return 1, nil
+}
+
+type fakeSession struct {
+	node     *fakeNode
+	id       string
+	expiry   time.Duration
+	taken    func()
+	detached chan struct{}
+
+	mu    sync.Mutex
+	subs  map[string]kernel.Subscription
+	feeds map[string]*fakeMember
+}
+
+func (s *fakeSession) State() kernel.SessionState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	subs := slices.Collect(maps.Values(s.subs))
+	slices.SortFunc(subs, func(a, b kernel.Subscription) int {
+		if a.Filter < b.Filter {
+			return -1
+		}
+		return 1
+	})
+	return kernel.SessionState{ClientID: s.id, Expiry: s.expiry, Subscriptions: subs}
+}
+
+func (s *fakeSession) Subscribe(ctx context.Context, sub kernel.Subscription, f *feed) (member, error) {
+	if s.node.subErr != nil {
+		return nil, s.node.subErr
+	}
+	s.mu.Lock()
+	s.subs[sub.Filter] = sub
+	s.mu.Unlock()
+	return s.Attach(ctx, sub, f)
+}
+
+func (s *fakeSession) Attach(_ context.Context, sub kernel.Subscription, f *feed) (member, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := &fakeMember{feed: f, changed: make(chan struct{}, 1)}
+	s.feeds[sub.Filter] = m
+	if sub.QoS == 0 && !kernel.IsShare(sub.Filter) || s.expiry == 0 && !kernel.IsShare(sub.Filter) {
+		return nil, nil
+	}
+	return m, nil
+}
+
+func (s *fakeSession) Unsubscribe(_ context.Context, filter string) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.subs[filter]
+	delete(s.subs, filter)
+	return ok, nil
+}
+
+func (s *fakeSession) Detach(expiry time.Duration) {
+	s.node.mu.Lock()
+	defer s.node.mu.Unlock()
+	s.expiry, s.taken = expiry, nil
+	if expiry == 0 && s.node.sessions[s.id] == s {
+		delete(s.node.sessions, s.id)
+	}
+	close(s.detached)
+}
+
+type fakeMember struct {
+	feed *feed
+
+	mu      sync.Mutex
+	credit  int
+	settled []settlement
+	changed chan struct{}
+}
+
+func (m *fakeMember) note() {
+	select {
+	case m.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (m *fakeMember) Credit(n int) {
+	m.mu.Lock()
+	m.credit += n
+	m.mu.Unlock()
+	m.note()
+}
+
+func (m *fakeMember) Settle(o kernel.Outcome, partition int32, first, last int64) {
+	m.mu.Lock()
+	m.settled = append(m.settled, settlement{refuse: o == kernel.Refuse, partition: partition, first: first, last: last})
+	m.mu.Unlock()
+	m.note()
+}
+
+// deliver hands out records, as many as there is credit for, and returns how
+// many.
+func (m *fakeMember) deliver(t testing.TB, offset int64, redelivered bool, recs ...kernel.Record) int {
+	t.Helper()
+	m.mu.Lock()
+	n := min(m.credit, len(recs))
+	m.credit -= n
+	m.mu.Unlock()
+	var b record.Builder
+	for i := range recs[:n] {
+		b.Append(&recs[i])
+	}
+	if n == 0 {
+		return 0
+	}
+	batch := b.Finish(nil)
+	var it record.Iter
+	if err := it.Reset(batch, nil); err != nil {
+		t.Fatal(err)
+	}
+	var ds []kernel.Delivery
+	for it.Next() {
+		v := *it.View()
+		ds = append(ds, kernel.Delivery{Record: &v, Offset: offset + int64(len(ds)), Acquired: 1, Redelivered: redelivered})
+	}
+	m.feed.Deliver(ds)
+	return n
+}
+
+// wait waits until cond holds.
+func (m *fakeMember) wait(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	deadline := time.After(5 * time.Second)
+	for {
+		m.mu.Lock()
+		ok := cond()
+		m.mu.Unlock()
+		if ok {
+			return
+		}
+		select {
+		case <-m.changed:
+		case <-deadline:
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+// rig is a server on a fake kernel.
+type rig struct {
+	t    testing.TB
+	node *fakeNode
+	srv  *Server
+	wg   sync.WaitGroup
+	ends []net.Conn
+}
+
+func newRig(t testing.TB, l Limits) *rig {
+	n := &fakeNode{sessions: map[string]*fakeSession{}}
+	r := &rig{t: t, node: n, srv: newServer(n, l, zerolog.Nop())}
+	t.Cleanup(func() {
+		for _, c := range r.ends {
+			_ = c.Close()
+		}
+		r.wg.Wait()
+	})
+	return r
+}
+
+func (r *rig) session(id string) *fakeSession {
+	r.node.mu.Lock()
+	defer r.node.mu.Unlock()
+	return r.node.sessions[id]
+}
+
+func (r *rig) member(id, filter string) *fakeMember {
+	s := r.session(id)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.feeds[filter]
+}
+
+// peer is the client's end of a connection, speaking bytes.
+type peer struct {
+	t       testing.TB
+	c       net.Conn
+	rd      *wire.Reader
+	version byte
+}
+
+func (r *rig) dial() *peer {
+	a, b := net.Pipe()
+	r.wg.Go(func() {
+		defer func() { _ = b.Close() }()
+		r.srv.handle(b)
+	})
+	r.ends = append(r.ends, a)
+	return &peer{t: r.t, c: a, rd: wire.NewReader(a, 16<<20)}
+}
+
+// connect dials and connects; it returns the CONNACK.
+func (r *rig) connect(req wire.ConnectRequest) (*peer, *wire.ConnectAnswer) {
+	r.t.Helper()
+	p := r.dial()
+	p.version = req.Version
+	p.send(req.Append(nil))
+	a, err := wire.ParseConnack(req.Version, p.want(wire.Connack))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return p, a
+}
+
+func (p *peer) send(b []byte) {
+	p.t.Helper()
+	_ = p.c.SetWriteDeadline(time.Now().Add(5 * time.Second))
+	if _, err := p.c.Write(b); err != nil {
+		p.t.Fatalf("write % x: %v", b, err)
+	}
+}
+
+// next returns the next packet, or first 0 at the end of the connection.
+func (p *peer) next() (first byte, body []byte) {
+	p.t.Helper()
+	for {
+		first, body, ok, err := p.rd.Take()
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		if ok {
+			return first, slices.Clone(body)
+		}
+		if _, err := p.rd.Fill(); err != nil {
+			return 0, nil
+		}
+	}
+}
+
+func (p *peer) want(pt byte) []byte {
+	p.t.Helper()
+	first, body := p.next()
+	if first>>4 != pt {
+		p.t.Fatalf("got packet %d (% x), want %d", first>>4, body, pt)
+	}
+	return body
+}
+
+// wantEnd wants the connection to end, in version 5 with DISCONNECT of a code.
+func (p *peer) wantEnd(code wire.Code) {
+	p.t.Helper()
+	first, body := p.next()
+	if p.version == wire.V5 && code != wire.Success {
+		if first>>4 != wire.Disconnect {
+			p.t.Fatalf("got packet %d (% x), want DISCONNECT", first>>4, body)
+		}
+		d, err := wire.ParseDisconnect(wire.V5, body)
+		if err != nil || d.Code != code {
+			p.t.Fatalf("got DISCONNECT 0x%02x (%s), %v, want 0x%02x", d.Code, d.Reason, err, code)
+		}
+		first, body = p.next()
+	}
+	if first != 0 {
+		p.t.Fatalf("got packet %d (% x), want the end", first>>4, body)
+	}
+}
+
+func (p *peer) subscribe(filters ...wire.Filter) []byte {
+	p.t.Helper()
+	p.send((&wire.SubscribeRequest{ID: 7, Filters: filters}).Append(nil, p.version))
+	_, codes, err := wire.ParseSuback(wire.Suback, p.version, p.want(wire.Suback))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return codes
+}
+
+func (p *peer) wantMessage() wire.Message {
+	p.t.Helper()
+	first, body := p.next()
+	if first>>4 != wire.Publish {
+		p.t.Fatalf("got packet %d (% x), want PUBLISH", first>>4, body)
+	}
+	var m wire.Message
+	if err := m.Parse(p.version, first, body); err != nil {
+		p.t.Fatal(err)
+	}
+	return m
+}
+
+func publishPacket(version, qos byte, id uint16, topic, payload string, props ...byte) []byte {
+	f := wire.Frame{Version: version, QoS: qos, ID: id, Topic: []byte(topic), Payload: []byte(payload), Properties: props}
+	b, _, _ := f.Append(nil)
+	return b
+}
