@@ -309,7 +309,7 @@ func (c *Conn) info(name string, addr kernel.GroupAddress) (QueueInfo, error) {
 	if !ok {
 		return QueueInfo{}, c.tenant.noQueue(name)
 	}
-	ready, held, members, _, _ := g.place.Stats(g.id)
+	ready, held, members := g.place.Count(g.id)
 	return QueueInfo{Name: name, Ready: ready, Held: held, Members: members}, nil
 }
 
@@ -335,7 +335,7 @@ func (c *Conn) DeleteQueue(ctx context.Context, name string, ifUnused, ifEmpty b
 	if err != nil {
 		return 0, err
 	}
-	ready, held, members, _, _ := g.place.Stats(g.id)
+	ready, held, members := g.place.Count(g.id)
 	if ifUnused && members > 0 {
 		return 0, kernel.Errorf(kernel.CodePrecondition, "queue", name, "queue '%s' in vhost '%s' in use", name, t.name)
 	}

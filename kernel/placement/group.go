@@ -257,6 +257,23 @@ func (g *Group) Stats(id GroupID) (ready, held int64, members int, delivered, se
 	return ready, st.held.Load(), int(st.consumers.Load()), st.delivered.Load(), st.settled.Load()
 }
 
+// Count is Stats without its haste: it asks the group's goroutine, so that all
+// publishes completed and settlements made before are counted.
+func (g *Group) Count(id GroupID) (ready, held int64, members int) {
+	sh := g.machine.share(id)
+	if sh == nil {
+		return 0, 0, 0
+	}
+	s := sh.topic.shard
+	s.call(func() {}) // what members have done is looked at after this
+	s.call(func() {
+		sh.extend()
+		ready, held = sh.group.Ready(), int64(sh.group.InFlight())
+		_, members = sh.group.Members()
+	})
+	return ready, held, members
+}
+
 // Join adds a member to a share group: CodeNotFound, CodeAccessRefused (one
 // side wants to be alone). Of opt it reads AutoSettle, Exclusive, Pull and
 // Tag. to may be nil with Pull.
