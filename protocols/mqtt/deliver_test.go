@@ -370,6 +370,11 @@ func TestLiveSlow(t *testing.T) {
 	for range 1000 - int(dropped) {
 		p.wantMessage()
 	}
+	if _, ok := live(t, r, "a", "x", 0, rec("x", big, "mq.qos", "1")); !ok {
+		<-r.member("a", "x").feed.Room() // what was read last is just being booked
+	} else {
+		taken++
+	}
 	for {
 		if _, ok := live(t, r, "a", "x", 0, rec("x", big, "mq.qos", "1")); !ok {
 			break
