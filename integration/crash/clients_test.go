@@ -140,7 +140,7 @@ func consumeRest(t *testing.T, b *harness.Broker, h *history) {
 }
 
 func publishMQTT(ctx context.Context, b *harness.Broker, h *history, round int) {
-	o := mqtt.NewClientOptions().AddBroker("tcp://" + b.MQTT).SetClientID("crash").SetAutoReconnect(false).SetMessageChannelDepth(outstanding)
+	o := mqtt.NewClientOptions().AddBroker("tcp://" + b.MQTT).SetClientID("crash").SetAutoReconnect(false).SetMessageChannelDepth(outstanding).SetWriteTimeout(time.Second)
 	c := mqtt.NewClient(o)
 	if tok := c.Connect(); !tok.WaitTimeout(5*time.Second) || tok.Error() != nil {
 		return
