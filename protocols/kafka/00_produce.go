@@ -1,6 +1,9 @@
 package kafka
 
 import (
+	"fmt"
+
+	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -47,6 +50,55 @@ func (c *conn) handleProduce(req *kmsg.ProduceRequest, r *reply) {
 		}
 	}
 	call.release(1)
+}
+
+// maxProduceParts bounds the topics and partitions that one request names.
+const maxProduceParts = 100_000
+
+// checkProduce walks over a request's arrays before they are decoded, because
+// a request of this kind may be large and their elements small.
+func checkProduce(version int16, body []byte) error {
+	flexible := version >= 9
+	b := kbin.Reader{Src: body}
+	length, skip := b.ArrayLen, func() {}
+	if flexible {
+		length, skip = b.CompactArrayLen, func() { kmsg.SkipTags(&b) }
+		b.UnsafeCompactNullableString()
+	} else {
+		b.UnsafeNullableString()
+	}
+	b.Int16()
+	b.Int32()
+	parts := int64(0)
+	for topics := length(); topics > 0 && b.Ok(); topics-- {
+		switch {
+		case version >= 13:
+			b.Uuid()
+		case flexible:
+			b.UnsafeCompactString()
+		default:
+			b.UnsafeString()
+		}
+		n := length()
+		parts += 1 + int64(max(n, 0))
+		if parts > maxProduceParts {
+			return fmt.Errorf("%w: produce to more than %d partitions", errFrame, maxProduceParts)
+		}
+		for ; n > 0 && b.Ok(); n-- {
+			b.Int32()
+			if flexible {
+				b.CompactNullableBytes()
+			} else {
+				b.NullableBytes()
+			}
+			skip()
+		}
+		skip()
+	}
+	if !b.Ok() {
+		return fmt.Errorf("%w: produce request of %d bytes", errFrame, len(body))
+	}
+	return nil
 }
 
 // produceTarget makes the checks that concern a whole topic.

@@ -33,6 +33,9 @@ import (
 // maxWait bounds max_wait, which is the client's.
 const maxWait = 5 * time.Minute
 
+// smallFetch is the most a fetch answers when memory is short.
+const smallFetch = 64 << 10
+
 func (c *conn) handleFetch(req *kmsg.FetchRequest, r *reply) {
 	f := &fetch{
 		conn: c, version: req.Version, correlation: r.correlation, minBytes: int(req.MinBytes),
@@ -56,6 +59,7 @@ type fetch struct {
 	topics             []fetchTopic
 	parts              []fetchPart // of all topics, in order
 
+	held  int64  // bytes of the node's memory for fetches that are reserved
 	data  []byte // batches read, in the order of chunks
 	total int    // bytes read
 }
@@ -107,13 +111,17 @@ func (f *fetch) add(q *kmsg.FetchRequestTopic) {
 // connection's writer.
 func (f *fetch) answer(ctx context.Context, w *writer) error {
 	f.data = f.conn.srv.buffers.get()
-	defer func() { f.conn.srv.buffers.put(f.data) }()
+	defer func() {
+		f.conn.srv.buffers.put(f.data)
+		f.reserve(0)
+	}()
 	if !f.read() {
 		if err := f.poll(ctx); err != nil {
 			return err
 		}
 	}
 	f.count()
+	f.reserve(f.total)
 	return w.write(f.encode())
 }
 
@@ -161,6 +169,12 @@ func (f *fetch) watch(ready chan<- struct{}) (cancel func()) {
 // request is to be answered now.
 func (f *fetch) read() (enough bool) {
 	enough = f.wait == 0
+	f.reserve(f.maxBytes)
+	defer func() {
+		if f.total == 0 {
+			f.reserve(0) // nothing is held while it waits
+		}
+	}()
 	for i := range f.parts {
 		p := &f.parts[i]
 		if p.partition != nil {
@@ -171,6 +185,22 @@ func (f *fetch) read() (enough bool) {
 		}
 	}
 	return enough || f.total >= f.minBytes
+}
+
+// reserve changes how much of the node's memory for fetch answers this one
+// holds. Where there is no more, the answer is kept small instead of waiting
+// for others, which may be slow on purpose.
+func (f *fetch) reserve(bytes int) {
+	want := int64(bytes)
+	switch {
+	case want < f.held:
+		f.conn.srv.fetches.Release(f.held - want)
+		f.held = want
+	case want > f.held && f.conn.srv.fetches.TryAcquire(want-f.held):
+		f.held = want
+	case want > f.held:
+		f.maxBytes = min(f.maxBytes, smallFetch)
+	}
 }
 
 func (f *fetch) readPart(p *fetchPart) {

@@ -5,7 +5,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/trivium-mq/trivium/kernel"
-	"github.com/trivium-mq/trivium/kernel/broker"
 )
 
 // Metadata, versions 0-13.
@@ -40,7 +39,7 @@ func (c *conn) handleMetadata(req *kmsg.MetadataRequest, resp *kmsg.MetadataResp
 		}
 		return
 	}
-	create := (req.Version < 4 || req.AllowAutoTopicCreation) && !c.srv.cfg.NoAutoCreate
+	create := (req.Version < 4 || req.AllowAutoTopicCreation) && c.srv.auto.AutoCreateTopics
 	for i := range req.Topics {
 		resp.Topics = append(resp.Topics, c.topicMetadata(&req.Topics[i], create))
 	}
@@ -121,11 +120,6 @@ func (c *conn) createTopic(k string) (*kernel.Topic, int16) {
 	if !ok || !canonical {
 		return nil, kerr.InvalidTopicException.Code
 	}
-	t, err := c.client.CreateTopic(c.ctx, broker.TopicSpec{
-		Name: name, Partitions: c.srv.cfg.Partitions, Retention: kernel.RetainWeek,
-	})
-	if err != nil && kernel.CodeOf(err) == kernel.CodeExists {
-		return c.topic(k) // made by somebody else meanwhile, or not for Kafka clients
-	}
+	t, err := c.client.AutoCreateTopic(c.ctx, name)
 	return t, topicCode(err)
 }

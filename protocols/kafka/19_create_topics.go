@@ -108,7 +108,7 @@ func (c *conn) partitionCount(q *kmsg.CreateTopicsRequestTopic) (n int32, code i
 		return 0, kerr.InvalidReplicationFactor.Code, fmt.Sprintf("replication factor %d: there is one broker", q.ReplicationFactor)
 	}
 	if n == -1 {
-		n = c.srv.cfg.Partitions
+		n = c.srv.auto.AutoCreatePartitions
 	}
 	if n < 1 || n > maxPartitions {
 		return 0, kerr.InvalidPartitions.Code, fmt.Sprintf("a topic has 1 to %d partitions", maxPartitions)

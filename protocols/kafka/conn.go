@@ -193,8 +193,8 @@ func (c *conn) handle(frame []byte) error {
 	if !known || h.version < a.min || h.version > a.max {
 		return fmt.Errorf("%w: %s version %d is not served", errFrame, apiName(h.key), h.version)
 	}
-	if h.key != keyProduce && len(frame) > maxPlainFrame {
-		return fmt.Errorf("%w: %s of %d bytes, the limit is %d", errFrame, apiName(h.key), len(frame), maxPlainFrame)
+	if limit := frameLimit(h.key); len(frame) > limit {
+		return fmt.Errorf("%w: %s of %d bytes, the limit is %d", errFrame, apiName(h.key), len(frame), limit)
 	}
 	if err := c.admit(h.key); err != nil {
 		return err
@@ -203,6 +203,11 @@ func (c *conn) handle(frame []byte) error {
 	req.SetVersion(h.version)
 	if req.IsFlexible() {
 		if rest, err = skipTags(rest); err != nil {
+			return err
+		}
+	}
+	if h.key == keyProduce {
+		if err := checkProduce(h.version, rest); err != nil {
 			return err
 		}
 	}

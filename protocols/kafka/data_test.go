@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
@@ -21,9 +22,31 @@ func reseal(b []byte) []byte {
 	return b
 }
 
+// bomb is a small batch whose gzip content is larger than any may be.
+func bomb(t *testing.T) []byte {
+	var packed bytes.Buffer
+	z, err := gzip.NewWriterLevel(&packed, gzip.BestSpeed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	zeros := make([]byte, 1<<20)
+	for range 70 {
+		if _, err := z.Write(zeros); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	b := append(makeBatch("x")[:record.HeaderSize], packed.Bytes()...)
+	binary.BigEndian.PutUint32(b[8:], uint32(len(b)-12))
+	b[22] |= byte(record.Gzip)
+	return reseal(b)
+}
+
 // Row 39 of the fault list: what is wrong with a batch, and what it is told.
 func TestProduceRefusals(t *testing.T) {
-	addr, _ := start(t, newFake(), func(c *Config) { c.MaxBatchBytes = 4096 })
+	addr, _ := start(t, newFake(), func(c *Config) { c.MaxBatchBytes = 1 << 20 })
 	p := dial(t, addr)
 	p.createTopic("t", 1)
 	change := func(fn func(b []byte)) []byte {
@@ -31,10 +54,11 @@ func TestProduceRefusals(t *testing.T) {
 		fn(b)
 		return reseal(b)
 	}
-	noise := make([]byte, 5000)
+	noise := make([]byte, 1<<20)
 	for i := range noise {
 		noise[i] = byte(rand.Uint32())
 	}
+	bomb := bomb(t)
 	broken := makeBatch("one")
 	broken[len(broken)-1] ^= 1
 	for _, c := range []struct {
@@ -58,6 +82,7 @@ func TestProduceRefusals(t *testing.T) {
 		{"gzip that is none", "t", -1, change(func(b []byte) { b[22] |= 1 }), kerr.InvalidRecord},
 		{"transactional", "t", -1, change(func(b []byte) { b[22] |= 16; b[50] = 1; clear(b[43:57]) }), kerr.InvalidTxnState},
 		{"two batches", "t", -1, append(makeBatch("a"), makeBatch("b")...), kerr.InvalidRecord},
+		{"bomb", "t", -1, bomb, kerr.MessageTooLarge},
 		{"too large", "t", -1, makeBatch(string(noise)), kerr.MessageTooLarge},
 	} {
 		t.Run(c.name, func(t *testing.T) {

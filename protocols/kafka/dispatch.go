@@ -5,6 +5,9 @@ import "github.com/twmb/franz-go/pkg/kmsg"
 // The API keys that other files name.
 const (
 	keyProduce          = 0
+	keyOffsetCommit     = 8
+	keyJoinGroup        = 11
+	keySyncGroup        = 14
 	keySASLHandshake    = 17
 	keyApiVersions      = 18
 	keySASLAuthenticate = 36

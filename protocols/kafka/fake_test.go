@@ -22,13 +22,14 @@ type fakeNode struct {
 	offsets   map[string][]broker.OffsetCommit
 	producers int64
 	counters  broker.Counters
-	closed    bool          // no anonymous access
+	closed    bool // no anonymous access
+	settings  broker.Settings
 	hold      chan struct{} // if set, publishes complete when it is closed
 	watching  chan struct{} // told of each watch
 }
 
 func newFake() *fakeNode {
-	return &fakeNode{watching: make(chan struct{}, 100), topics: map[string]*kernel.Topic{}, logs: map[kernel.TopicID][]*fakeLog{}, offsets: map[string][]broker.OffsetCommit{}}
+	return &fakeNode{settings: *broker.DefaultSettings(), watching: make(chan struct{}, 100), topics: map[string]*kernel.Topic{}, logs: map[kernel.TopicID][]*fakeLog{}, offsets: map[string][]broker.OffsetCommit{}}
 }
 
 func (n *fakeNode) Authenticate(_, user, password string, _ net.Addr) (kernel.Identity, error) {
@@ -44,6 +45,8 @@ func (n *fakeNode) Anonymous(string, net.Addr) (kernel.Identity, error) {
 	}
 	return kernel.Identity{Tenant: "/", Anonymous: true}, nil
 }
+
+func (n *fakeNode) Settings() broker.Settings { return n.settings }
 
 func (n *fakeNode) Connect(id kernel.Identity, _ kernel.ConnectionInfo, _ func(error)) (client, error) {
 	return &fakeClient{fakeNode: n, id: id}, nil
@@ -71,6 +74,10 @@ func (c *fakeClient) CreateTopic(_ context.Context, s broker.TopicSpec) (*kernel
 		c.logs[t.ID] = append(c.logs[t.ID], &fakeLog{watching: c.watching, watches: map[chan<- struct{}]int64{}})
 	}
 	return t, nil
+}
+
+func (c *fakeClient) AutoCreateTopic(ctx context.Context, name string) (*kernel.Topic, error) {
+	return c.CreateTopic(ctx, broker.TopicSpec{Name: name, Partitions: c.settings.AutoCreatePartitions})
 }
 
 func (c *fakeClient) DeleteTopic(_ context.Context, name string) error {

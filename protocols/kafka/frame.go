@@ -14,9 +14,12 @@ import (
 const (
 	// maxFrame is the largest request of all (Kafka's socket.request.max.bytes).
 	maxFrame = 100 << 20
-	// maxPlainFrame is the largest request other than Produce. It is lower
-	// because a decoded request may be some fifty times its size on the wire.
-	maxPlainFrame = 8 << 20
+	// maxGroupFrame is the largest request that carries assignments, metadata or
+	// many offsets; maxPlainFrame is that of all others but Produce. They are
+	// lower because an array of the smallest elements is decoded into some
+	// twenty, or fifty, times its size on the wire.
+	maxGroupFrame = 8 << 20
+	maxPlainFrame = 1 << 20
 	// maxEarlyFrame is the largest request before authentication (Kafka's
 	// sasl.server.max.receive.size).
 	maxEarlyFrame = 512 << 10
@@ -82,6 +85,18 @@ func (f *frameReader) body(size int) ([]byte, error) {
 	}
 	f.buf = buf
 	return buf, nil
+}
+
+// frameLimit is the largest request of a kind.
+func frameLimit(key int16) int {
+	switch key {
+	case keyProduce:
+		return maxFrame
+	case keyJoinGroup, keySyncGroup, keyOffsetCommit:
+		return maxGroupFrame
+	default:
+		return maxPlainFrame
+	}
 }
 
 // header is the part of a request before its body (request header v1, v2).

@@ -12,6 +12,7 @@ import (
 type node interface {
 	Authenticate(tenant, user, password string, remote net.Addr) (kernel.Identity, error)
 	Anonymous(tenant string, remote net.Addr) (kernel.Identity, error)
+	Settings() broker.Settings
 	Connect(id kernel.Identity, info kernel.ConnectionInfo, end func(reason error)) (client, error)
 }
 
@@ -21,6 +22,7 @@ type client interface {
 	Counters() *broker.Counters
 	Close()
 
+	AutoCreateTopic(ctx context.Context, name string) (*kernel.Topic, error)
 	CreateTopic(ctx context.Context, t broker.TopicSpec) (*kernel.Topic, error)
 	DeleteTopic(ctx context.Context, name string) error
 	Topic(name string) (*kernel.Topic, bool)

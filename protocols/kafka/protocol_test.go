@@ -131,7 +131,8 @@ func TestAdvertise(t *testing.T) {
 
 func TestMetadata(t *testing.T) {
 	n := newFake()
-	addr, _ := start(t, n, func(c *Config) { c.Partitions = 2 })
+	n.settings.AutoCreatePartitions = 2
+	addr, _ := start(t, n, nil)
 	p := dial(t, addr)
 	id := p.createTopic("orders", 3)
 	topic := func(name string, create bool) kmsg.MetadataResponseTopic {
@@ -414,6 +415,27 @@ func TestFrameGrowsWithWhatArrives(t *testing.T) {
 	}
 }
 
+// Arrays of the smallest elements are refused before they are decoded.
+func TestProduceArraysAreBounded(t *testing.T) {
+	for v := int16(3); v <= 13; v++ {
+		good := produceRequest(v, "t", [16]byte{1}, -1, makeBatch("x"))
+		if err := checkProduce(v, good.AppendTo(nil)); err != nil {
+			t.Errorf("version %d: %v", v, err)
+		}
+	}
+	many := kmsg.NewPtrProduceRequest()
+	many.Version = 9
+	many.Topics = make([]kmsg.ProduceRequestTopic, maxProduceParts+1)
+	if err := checkProduce(9, many.AppendTo(nil)); err == nil {
+		t.Error("too many topics were accepted")
+	}
+	many.Topics = many.Topics[:1]
+	many.Topics[0].Partitions = make([]kmsg.ProduceRequestTopicPartition, maxProduceParts)
+	if err := checkProduce(9, many.AppendTo(nil)); err == nil {
+		t.Error("too many partitions were accepted")
+	}
+}
+
 func FuzzHeader(f *testing.F) {
 	f.Add([]byte{0, 18, 0, 3, 0, 0, 0, 1, 0, 1, 'x', 0})
 	f.Add([]byte{0, 0, 0, 9, 0, 0, 0, 1, 0xff, 0xff, 0})
@@ -432,6 +454,12 @@ func FuzzHeader(f *testing.F) {
 			if rest, err = skipTags(rest); err != nil {
 				return
 			}
+		}
+		if h.key == keyProduce && checkProduce(h.version, rest) != nil {
+			if req.ReadFrom(rest) == nil {
+				t.Fatalf("%x decodes and was refused", rest)
+			}
+			return
 		}
 		_ = req.ReadFrom(rest)
 	})

@@ -27,12 +27,6 @@ type Config struct {
 	// Advertise is the HOST:PORT that clients are told to connect to; empty is
 	// the address that each client connected to.
 	Advertise string
-	// NoAutoCreate turns off the creation of topics by Metadata requests that
-	// ask for it.
-	NoAutoCreate bool
-	// Partitions is how many partitions such topics, and those created with a
-	// count of -1, have; 0 is 1.
-	Partitions int32
 	// MaxBatchBytes is the largest batch accepted; 0 is 1048588, Kafka's
 	// max.message.bytes.
 	MaxBatchBytes int
@@ -42,15 +36,15 @@ type Config struct {
 	// RequestMemory is how many bytes of requests over 1 MiB may be held at one
 	// time; 0 is 256 MiB, and the least is one request of the largest size.
 	RequestMemory int64
+	// FetchMemory is how many bytes of fetch answers may be held at one time
+	// before further ones are kept small; 0 is 256 MiB.
+	FetchMemory int64
 	// Groups bounds the consumer groups.
 	Groups group.Limits
 	Log    zerolog.Logger
 }
 
 func (cfg *Config) defaults() {
-	if cfg.Partitions <= 0 {
-		cfg.Partitions = 1
-	}
 	if cfg.MaxBatchBytes <= 0 {
 		cfg.MaxBatchBytes = 1048588
 	}
@@ -60,6 +54,9 @@ func (cfg *Config) defaults() {
 	if cfg.RequestMemory <= 0 {
 		cfg.RequestMemory = 256 << 20
 	}
+	if cfg.FetchMemory <= 0 {
+		cfg.FetchMemory = 256 << 20
+	}
 	cfg.RequestMemory = max(cfg.RequestMemory, maxFrame)
 }
 
@@ -67,10 +64,12 @@ func (cfg *Config) defaults() {
 type Server struct {
 	cfg     Config
 	node    node
-	host    string // advertised; empty = the address each client connected to
+	auto    broker.Settings // whether and how topics are made on demand
+	host    string          // advertised; empty = the address each client connected to
 	port    int32
 	groups  *group.Coordinator
 	memory  *semaphore.Weighted // bytes of large requests held
+	fetches *semaphore.Weighted // bytes of fetch answers held
 	inflate chan struct{}       // one place per batch being decompressed
 	codecs  record.Decompressor
 	buffers bufferPool
@@ -87,7 +86,7 @@ func NewServer(b *broker.Broker, cfg Config) (*Server, error) { return newServer
 
 func newServer(n node, cfg Config) (*Server, error) {
 	cfg.defaults()
-	s := &Server{cfg: cfg, node: n, inflate: make(chan struct{}, runtime.GOMAXPROCS(0))}
+	s := &Server{cfg: cfg, node: n, auto: n.Settings(), inflate: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	if cfg.Advertise != "" {
 		var err error
 		if s.host, s.port, err = parseAdvertise(cfg.Advertise); err != nil {
@@ -95,6 +94,7 @@ func newServer(n node, cfg Config) (*Server, error) {
 		}
 	}
 	s.memory = semaphore.NewWeighted(cfg.RequestMemory)
+	s.fetches = semaphore.NewWeighted(cfg.FetchMemory)
 	s.ctx, s.cut = context.WithCancel(context.Background())
 	s.drain, s.finish = context.WithCancel(context.Background())
 	s.groups = group.NewCoordinator(cfg.Groups)

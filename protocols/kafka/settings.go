@@ -151,7 +151,7 @@ func brokerSettings(c *conn) []setting {
 	host, port := c.srv.advertised(c.net)
 	out := []setting{
 		{name: "advertised.listeners", value: fmt.Sprintf("PLAINTEXT://%s:%d", host, port), kind: text},
-		{name: "auto.create.topics.enable", value: strconv.FormatBool(!cfg.NoAutoCreate), kind: boolean},
+		{name: "auto.create.topics.enable", value: strconv.FormatBool(c.srv.auto.AutoCreateTopics), kind: boolean},
 		{name: "broker.id", value: strconv.Itoa(int(cfg.NodeID)), kind: integer},
 		{name: "compression.type", value: "producer", kind: text},
 		{name: "default.replication.factor", value: "1", kind: integer},
@@ -163,7 +163,7 @@ func brokerSettings(c *conn) []setting {
 		{name: "message.max.bytes", value: strconv.Itoa(cfg.MaxBatchBytes), kind: integer},
 		{name: "min.insync.replicas", value: "1", kind: integer},
 		{name: "node.id", value: strconv.Itoa(int(cfg.NodeID)), kind: integer},
-		{name: "num.partitions", value: strconv.Itoa(int(cfg.Partitions)), kind: integer},
+		{name: "num.partitions", value: strconv.Itoa(int(c.srv.auto.AutoCreatePartitions)), kind: integer},
 		{name: "offset.metadata.max.bytes", value: strconv.Itoa(maxOffsetMetadata), kind: integer},
 		{name: "socket.request.max.bytes", value: strconv.Itoa(maxFrame), kind: integer},
 	}

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"container/heap"
 	"slices"
+	"strings"
 	"sync"
 	"time"
+	"unicode/utf8"
 )
 
 // Limits bound what groups may cost. Zero fields have the defaults named.
@@ -338,7 +340,9 @@ func (e *entry) describe() Description {
 	return d
 }
 
-func validName(name string) bool { return name != "" && len(name) <= maxID }
+func validName(name string) bool {
+	return name != "" && len(name) <= maxID && utf8.ValidString(name) && strings.IndexByte(name, 0) < 0
+}
 
 // unknown is what a member of a group that does not exist is told.
 func unknown(err Error) Error {

@@ -1,0 +1,242 @@
+package kafka
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+var codecs = map[string]kgo.CompressionCodec{
+	"none": kgo.NoCompression(), "gzip": kgo.GzipCompression(), "snappy": kgo.SnappyCompression(),
+	"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
+}
+
+func TestCodecs(t *testing.T) {
+	for name, codec := range codecs {
+		t.Run(name, func(t *testing.T) {
+			ctx, topic := limited(t), "codec-"+name
+			producer := client(t, shared, kgo.ProducerBatchCompression(codec))
+			const count = 500
+			for i := range count {
+				producer.Produce(ctx, &kgo.Record{
+					Topic: topic, Key: []byte(fmt.Sprint("k", i)), Value: []byte(strings.Repeat(fmt.Sprint(i), 50)),
+					Headers: []kgo.RecordHeader{{Key: "h", Value: []byte("v")}, {Key: "h", Value: nil}},
+				}, func(_ *kgo.Record, err error) {
+					if err != nil {
+						t.Errorf("produce: %v", err)
+					}
+				})
+			}
+			if err := producer.Flush(ctx); err != nil {
+				t.Fatal(err)
+			}
+			reader := client(t, shared, kgo.ConsumeTopics(topic))
+			for i, r := range consume(ctx, t, reader, count) {
+				if r.Offset != int64(i) || string(r.Value) != strings.Repeat(fmt.Sprint(i), 50) || len(r.Headers) != 2 {
+					t.Fatalf("record %d: %+v", i, r)
+				}
+			}
+		})
+	}
+}
+
+// Partitions, retention and ids survive a restart, as do records and offsets.
+func TestRestart(t *testing.T) {
+	dir := t.TempDir()
+	n, err := start(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := limited(t)
+	created, err := admin(t, n).CreateTopic(ctx, 3, 1, nil, "kept")
+	if err != nil {
+		t.Fatal(err)
+	}
+	producer := client(t, n, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	for i := range 90 {
+		if err := producer.ProduceSync(ctx, &kgo.Record{Topic: "kept", Partition: int32(i % 3), Value: []byte(fmt.Sprint(i))}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	member := []kgo.Opt{kgo.ConsumerGroup("g"), kgo.ConsumeTopics("kept"), kgo.DisableAutoCommit(), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart())}
+	first := client(t, n, member...)
+	consume(ctx, t, first, 90)
+	if err := first.CommitUncommittedOffsets(ctx); err != nil {
+		t.Fatal(err)
+	}
+	first.Close()
+	producer.Close()
+	if err := n.stop(); err != nil {
+		t.Fatal(err)
+	}
+
+	if n, err = start(dir); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := n.stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	adm := admin(t, n)
+	topics, err := adm.ListTopics(ctx)
+	if err != nil || len(topics["kept"].Partitions) != 3 || topics["kept"].ID != created.ID {
+		t.Errorf("topics %+v, error %v", topics, err)
+	}
+	offsets, err := adm.FetchOffsets(ctx, "g")
+	if err != nil || offsets.Offsets()["kept"][2].At != 30 {
+		t.Errorf("offsets %+v, error %v", offsets, err)
+	}
+	more := client(t, n, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err := more.ProduceSync(ctx, &kgo.Record{Topic: "kept", Partition: 1, Value: []byte("new")}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	second := client(t, n, member...)
+	if got := consume(ctx, t, second, 1); len(got) != 1 || string(got[0].Value) != "new" || got[0].Offset != 30 {
+		t.Errorf("after the restart the group goes on with %+v", got)
+	}
+	if got := consume(ctx, t, client(t, n, kgo.ConsumeTopics("kept")), 91); len(got) != 91 {
+		t.Errorf("%d records from the beginning", len(got))
+	}
+}
+
+// A fetch that waits is woken by the append, not by its timer.
+func TestWakeUpLatency(t *testing.T) {
+	ctx := limited(t)
+	producer := client(t, shared, kgo.ProducerLinger(0))
+	if err := producer.ProduceSync(ctx, &kgo.Record{Topic: "wake", Value: []byte("first")}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	reader := client(t, shared, kgo.ConsumeTopics("wake"), kgo.FetchMaxWait(20*time.Second))
+	consume(ctx, t, reader, 1)
+	var took []time.Duration
+	for range 20 {
+		sent := time.Now()
+		producer.Produce(ctx, &kgo.Record{Topic: "wake", Value: []byte("x")}, nil)
+		consume(ctx, t, reader, 1)
+		took = append(took, time.Since(sent))
+	}
+	slices.Sort(took)
+	if t.Logf("produce to consume: median %v, slowest %v", took[10], took[19]); took[10] > time.Second {
+		t.Error("fetches are not woken")
+	}
+}
+
+// A batch that is sent again, as after a lost answer, is stored once and
+// answered with its first offset.
+func TestIdempotentProducer(t *testing.T) {
+	ctx := limited(t)
+	cl := client(t, shared)
+	created, err := admin(t, shared).CreateTopic(ctx, 1, 1, nil, "idempotent")
+	if err != nil {
+		t.Fatal(err)
+	}
+	initReq := kmsg.NewPtrInitProducerIDRequest()
+	given, err := initReq.RequestWith(ctx, cl)
+	if err != nil || given.ErrorCode != 0 {
+		t.Fatalf("init: %+v, %v", given, err)
+	}
+	for _, c := range []struct {
+		name   string
+		epoch  int16
+		seq    int32
+		code   int16
+		offset int64
+	}{
+		{"first", 0, 0, 0, 0}, {"second", 0, 2, 0, 2}, {"first again", 0, 0, 0, 0}, {"second again", 0, 2, 0, 2}, {"gap", 0, 9, 45, -1},
+		{"next epoch", 1, 0, 0, 4}, {"old epoch", 0, 4, 47, -1},
+	} {
+		req := kmsg.NewPtrProduceRequest()
+		req.Acks = -1
+		qt := kmsg.NewProduceRequestTopic()
+		qt.Topic, qt.TopicID = "idempotent", created.ID
+		qp := kmsg.NewProduceRequestTopicPartition()
+		qp.Records = producerBatch(given.ProducerID, c.epoch, c.seq, "a", "b")
+		qt.Partitions = append(qt.Partitions, qp)
+		req.Topics = append(req.Topics, qt)
+		resp, err := req.RequestWith(ctx, cl.Broker(1))
+		if err != nil {
+			t.Fatalf("%s: %v", c.name, err)
+		}
+		if got := resp.Topics[0].Partitions[0]; got.ErrorCode != c.code || got.BaseOffset != c.offset {
+			t.Errorf("%s: error %d, offset %d; want %d, %d", c.name, got.ErrorCode, got.BaseOffset, c.code, c.offset)
+		}
+	}
+}
+
+// Many producers and pipelined requests: every record once, in order for each.
+func TestManyProducers(t *testing.T) {
+	ctx := limited(t)
+	const producers, each = 4, 2000
+	if _, err := admin(t, shared).CreateTopic(ctx, 4, 1, nil, "many"); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, producers)
+	for p := range producers {
+		cl := client(t, shared, kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchMaxBytes(4096))
+		go func() { done <- publishMany(ctx, cl, p, each) }()
+	}
+	for range producers {
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	next := map[int]int{}
+	for _, r := range consume(ctx, t, client(t, shared, kgo.ConsumeTopics("many")), producers*each) {
+		var p, i int
+		if _, err := fmt.Sscanf(string(r.Value), "%d %d", &p, &i); err != nil {
+			t.Fatal(err)
+		}
+		if i != next[p] {
+			t.Fatalf("producer %d: %d comes after %d", p, i, next[p]-1)
+		}
+		next[p]++
+	}
+}
+
+func publishMany(ctx context.Context, cl *kgo.Client, p, count int) error {
+	failed := make(chan error, count)
+	for i := range count {
+		cl.Produce(ctx, &kgo.Record{Topic: "many", Partition: int32(p), Value: fmt.Appendf(nil, "%d %d", p, i)}, func(_ *kgo.Record, err error) {
+			if err != nil {
+				failed <- err
+			}
+		})
+	}
+	if err := cl.Flush(ctx); err != nil {
+		return err
+	}
+	select {
+	case err := <-failed:
+		return err
+	default:
+		return nil
+	}
+}
+
+// A topic made again under its name is another topic.
+func TestDeleteAndRecreate(t *testing.T) {
+	ctx, adm := limited(t), admin(t, shared)
+	producer := client(t, shared)
+	for i := range 2 {
+		if i > 0 {
+			if _, err := adm.DeleteTopic(ctx, "phoenix"); err != nil {
+				t.Fatal(err)
+			}
+			producer = client(t, shared) // knows nothing of the old one
+		}
+		r := &kgo.Record{Topic: "phoenix", Value: []byte("x")}
+		if err := producer.ProduceSync(ctx, r).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		if r.Offset != 0 {
+			t.Errorf("life %d begins at offset %d", i, r.Offset)
+		}
+	}
+}
