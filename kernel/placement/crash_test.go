@@ -1,8 +1,9 @@
 package placement
 
 import (
-	"fmt"
+	"bytes"
 	"os"
+	"os/exec"
 	"strconv"
 	"testing"
 
@@ -25,10 +26,17 @@ func TestHistories(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer keys.Close()
-	n, first := setting("TRIVIUM_HISTORIES", 2000), setting("TRIVIUM_SEED", 1)
+	usual := int64(2000)
+	if testing.Short() {
+		usual = 200
+	}
+	n, first := setting("TRIVIUM_HISTORIES", usual), setting("TRIVIUM_SEED", 1)
+	var all seen
 	for seed := first; seed < first+n; seed++ {
 		h := newHistory(seed, keys)
-		if err := h.run(); err != nil {
+		err := h.run()
+		all.add(h.seen)
+		if err != nil {
 			t.Fatalf("TRIVIUM_SEED=%d TRIVIUM_HISTORIES=1: %v\n%s", seed, err, h.disk)
 		}
 		if seed%50 == 0 { // the same seed does the same, byte for byte
@@ -39,6 +47,25 @@ func TestHistories(t *testing.T) {
 			}
 		}
 	}
+	t.Logf("%+v", all)
+	if n >= 500 && (all.inOpen == 0 || all.inLog == 0 || all.inSeal == 0 || all.restored < int(n)/10 ||
+		all.checkpoints < uint64(n) || all.delivered < 10*uint64(n) || all.settled < 5*uint64(n)) {
+		t.Errorf("the histories do not go where they should: %+v", all)
+	}
 }
 
-var _ = fmt.Sprint
+// TestHistoriesCatch shows that the histories notice a log that does not sync,
+// and a proposer that answers before the commit.
+func TestHistoriesCatch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the test twice more")
+	}
+	for _, tag := range []string{"trivium_nosync", "trivium_earlyreply"} {
+		cmd := exec.Command("go", "test", "-tags", tag, "-run", "^TestHistories$", "-count=1", ".")
+		cmd.Env = append(os.Environ(), "TRIVIUM_HISTORIES=500", "TRIVIUM_SEED=1")
+		out, err := cmd.CombinedOutput()
+		if err == nil || !bytes.Contains(out, []byte("--- FAIL: TestHistories")) {
+			t.Errorf("with %s the histories should fail: %v\n%s", tag, err, out)
+		}
+	}
+}

@@ -7,7 +7,6 @@ import (
 	"hash"
 	"hash/fnv"
 	"math/rand"
-	"path"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -40,6 +39,7 @@ type history struct {
 	life int
 
 	model model
+	seen  seen
 	subs  []*subscriber
 	delay bool // settlements wait
 	err   error
@@ -126,6 +126,7 @@ func (h *history) start(armed bool) bool {
 		if h.left == nil {
 			h.failf("open: %v", err)
 		}
+		h.seen.inOpen++
 		return false
 	}
 	return h.quiet() && h.prepare()
@@ -144,7 +145,7 @@ func (h *history) open(disk vfs.FS) error {
 		ID: h.keyID, FS: disk, Dir: "p1", WAL: log.Group(1), KV: h.keys, Boot: h.boot,
 		Shards: 2, Logger: zerolog.Nop(), Now: clock, Limits: Limits{SealBytes: 3 << 10},
 	}
-	g, store, meta, err := openState(cfg)
+	g, _, meta, err := openState(cfg)
 	if err != nil {
 		return err
 	}
@@ -156,9 +157,11 @@ func (h *history) open(disk vfs.FS) error {
 	if h.log, err = raftgroup.NewSim(log.Group(1), g.machine, meta, 1<<10); err != nil {
 		return err
 	}
-	_ = store
 	g.prop.log, g.sealer.log = simLog{h.log, h}, simLog{h.log, h}
 	h.g = g
+	if meta.Index > 0 {
+		h.seen.restored++
+	}
 	if _, err := h.log.Step(); err != nil { // what the log has
 		return err
 	}
@@ -166,29 +169,64 @@ func (h *history) open(disk vfs.FS) error {
 	return nil
 }
 
-// dir of the checkpoints, to look at when a history fails.
-var checkpointDir = path.Join("p1", "checkpoints")
-
 // step lets one part of the node work and says whether it had work.
 func (h *history) step(part int) bool {
 	switch part {
 	case 0:
+		defer h.powerIn(&h.seen.inLog)()
 		n, err := h.log.Step()
 		if err != nil && h.left == nil {
 			h.failf("step: %v", err)
 		}
+		h.model.observe()
 		return n > 0
 	case 1, 2:
 		return h.g.shards[part-1].step()
 	case 3:
 		return h.g.out.step()
 	default:
+		defer h.powerIn(&h.seen.inSeal)()
 		_, err := h.g.sealer.step()
 		if err != nil && h.left == nil {
 			h.failf("seal: %v", err)
 		}
 		return false
 	}
+}
+
+// powerIn counts the powers lost in what is done before its result is called.
+func (h *history) powerIn(n *int) func() {
+	before := h.left
+	return func() {
+		if before == nil && h.left != nil {
+			*n++
+		}
+	}
+}
+
+// seen counts what histories have come across, so that a test that no longer
+// tests shows.
+type seen struct {
+	inOpen, inLog, inSeal int // power lost there
+	restored              int // starts from a checkpoint
+	checkpoints           uint64
+	delivered, settled    uint64
+}
+
+func (s *seen) add(o seen) {
+	s.inOpen += o.inOpen
+	s.inLog += o.inLog
+	s.inSeal += o.inSeal
+	s.restored += o.restored
+	s.checkpoints += o.checkpoints
+	s.delivered += o.delivered
+	s.settled += o.settled
+}
+
+func (h *history) count() {
+	h.seen.checkpoints += h.g.metrics.Checkpoints.Load()
+	h.seen.delivered += h.g.metrics.Delivered.Load()
+	h.seen.settled += h.g.metrics.Settled.Load()
 }
 
 // quiet lets everything work until nothing is left to do. It returns false
@@ -280,28 +318,32 @@ func (h *history) prepare() bool {
 func (h *history) act() {
 	h.now = h.now.Add(time.Duration(h.rng.Intn(20)) * time.Millisecond)
 	switch n := h.rng.Intn(100); {
-	case n < 22:
+	case n < 18:
 		h.model.publish()
-	case n < 26:
+	case n < 21:
 		h.model.publishBatch()
-	case n < 58:
+	case n < 48:
 		h.step(h.rng.Intn(5))
-	case n < 62:
+	case n < 53:
 		h.quiet()
-	case n < 66:
+	case n < 57:
 		if h.delay {
 			h.delay = false
 			h.g.prop.settleTimeout()
 		}
-	case n < 72:
+	case n < 62:
 		h.subscribe()
-	case n < 74:
+	case n < 64:
 		h.now = h.now.Add(time.Second)
 		h.g.tick()
-	case n < 77:
+	case n < 66:
 		h.model.put()
-	case n < 79:
+	case n < 68:
 		h.g.prop.command(sealCommand()) //nolint:errcheck // the model does not care
+	case n < 69:
+		h.model.dropTopic()
+	case n < 70:
+		h.model.purge()
 	default:
 		if len(h.subs) > 0 {
 			h.subs[h.rng.Intn(len(h.subs))].act()
@@ -315,6 +357,7 @@ func (h *history) crash() {
 		h.left = h.disk.CrashClone(h.rng)
 	}
 	if h.g != nil {
+		h.count()
 		h.g.out.step() // what was posted may have been on the wire already
 		h.model.remember()
 	}
@@ -341,4 +384,5 @@ func (h *history) settleDown() {
 	}
 	h.check()
 	h.model.nothingLeft()
+	h.count()
 }

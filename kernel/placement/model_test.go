@@ -2,8 +2,6 @@ package placement
 
 import (
 	"bytes"
-	"encoding/binary"
-	"fmt"
 	"slices"
 
 	"github.com/trivium-mq/trivium/kernel"
@@ -22,6 +20,8 @@ type model struct {
 	sequences map[PartitionID]int32
 	retry     []*sent // batches of the producer whose outcome is unknown
 
+	drops     int
+	known     map[PartitionID]int64 // how far content goes
 	puts      map[byte][]*put
 	synced    []KV // keyed state as of the last sync, with indexes
 	syncedAt  []uint64
@@ -62,6 +62,7 @@ type groupModel struct {
 
 func (m *model) init(h *history) {
 	m.h, m.sent, m.content = h, make(map[uint64]*sent), make(map[place]uint64)
+	m.known = make(map[PartitionID]int64)
 	m.puts, m.sequences = make(map[byte][]*put), make(map[PartitionID]int32)
 }
 
@@ -113,6 +114,15 @@ func (m *model) newSent(publisher int, parts []PartitionID) *sent {
 // partition, or one whose outcome is unknown again.
 func (m *model) publishBatch() {
 	part := m.parts[0]
+	open := 0
+	for token := range m.next {
+		if s := m.sent[token]; s.publisher == 3 && !s.answered && !slices.Contains(m.retry, s) {
+			open++
+		}
+	}
+	if open >= producerBatches {
+		return // clients have no more in flight
+	}
 	var s *sent
 	if len(m.retry) > 0 {
 		s = m.retry[0]
@@ -182,6 +192,7 @@ func (m *model) crash() {
 			m.retry = append(m.retry, s)
 		}
 	}
+	clear(m.known) // it is all looked at again
 	for _, g := range m.groupList {
 		clear(g.held)
 		clear(g.now)
@@ -274,6 +285,23 @@ func (m *model) checkPartition(p *partition) {
 	}
 }
 
+// observe notes what has just been appended, before retention may take it.
+func (m *model) observe() {
+	for _, id := range m.parts {
+		p := m.h.g.machine.parts[id]
+		c := p.log.Cursor()
+		c.SeekTo(m.known[id])
+		for m.known[id] < p.log.End() {
+			v, err := c.Next()
+			if v == nil || err != nil {
+				break
+			}
+			m.checkContent(id, v.Offset, numberOf(v))
+			m.known[id] = v.Offset + 1
+		}
+	}
+}
+
 func (m *model) checkContent(part PartitionID, offset int64, token uint64) {
 	at := place{part, offset}
 	if old, ok := m.content[at]; ok && old != token {
@@ -292,7 +320,7 @@ func (m *model) checkSent(p *partition, s *sent, there bool, start int64) {
 			return
 		}
 		m.h.failf("partition %d: confirmed record %d is missing (start %d, end %d)", p.id, s.token, start, p.log.End())
-	case s.result.Err == nil && len(s.parts) == 1 && m.content[place{p.id, s.result.Offset}] != s.token:
+	case s.result.Err == nil && s.result.Offset >= 0 && m.content[place{p.id, s.result.Offset}] != s.token:
 		m.h.failf("partition %d: record %d was confirmed at %d", p.id, s.token, s.result.Offset)
 	case s.result.Err != nil && kernel.CodeOf(s.result.Err) != kernel.CodeUnknown && there:
 		m.h.failf("partition %d: refused record %d is there: %v", p.id, s.token, s.result.Err)
@@ -383,7 +411,9 @@ type subscriber struct {
 	sh    *share
 	m     *Member
 	auto  bool
+	pull  bool
 	gone  bool
+	wait  chan error // an Acquire is on its way
 	held  []place
 }
 
@@ -439,6 +469,8 @@ func (s *subscriber) Deliver(batch []kernel.Delivery) {
 func (s *subscriber) act() {
 	switch n := s.h.rng.Intn(20); {
 	case s.gone:
+	case s.pull:
+		s.acquire()
 	case n < 8:
 		s.m.Credit(1 + s.h.rng.Intn(6))
 	case n < 18:
@@ -448,6 +480,46 @@ func (s *subscriber) act() {
 	default:
 		s.m.Stop()
 	}
+}
+
+// acquire pulls a few records, and settles some; Acquire itself would wait.
+func (s *subscriber) acquire() {
+	if s.wait != nil {
+		select {
+		case err := <-s.wait:
+			if err != nil {
+				s.h.failf("acquire: %v", err)
+			}
+			s.wait = nil
+		default:
+		}
+		s.settle()
+		return
+	}
+	s.wait = make(chan error, 1)
+	a := &acquisition{member: s.m, max: 1 + s.h.rng.Intn(4), fn: func(b []kernel.Delivery, _ int64) { s.Deliver(b) }, done: s.wait}
+	s.m.shard.ask(func() { s.m.shard.acquire(a) })
+}
+
+// purge archives what a group has ready.
+func (m *model) purge() {
+	g := m.groups[m.h.rng.Intn(len(m.groups))]
+	sh := m.h.g.machine.groups[g.id]
+	s := sh.topic.shard
+	for s.step() { // what members have given back is back
+	}
+	s.call(func() {
+		m.eachWindow(func(of *groupModel, w *window) {
+			for off := int64(0); of == g && off < w.part.log.End(); off++ {
+				if at := (place{w.part.id, off}); g.held[at] == nil {
+					g.acked[at], g.now[at] = true, true
+				}
+			}
+		})
+		if _, err := s.purge(sh); err != nil {
+			m.h.failf("purge: %v", err)
+		}
+	})
 }
 
 // settle settles a run of what the member holds.
@@ -486,5 +558,47 @@ func (s *subscriber) leave() {
 	s.m.Leave()
 }
 
-var _ = binary.BigEndian
-var _ = fmt.Sprint
+// dropTopic drops a topic that only this is done to, or publishes to it late: it
+// is confirmed, and never seen in the topic that is made next.
+func (m *model) dropTopic() {
+	h := m.h
+	id := topicN(100)
+	id[0], id[1] = byte(m.drops>>8), byte(m.drops)
+	m.drops++
+	res, ok := h.do(createPartitionsCommand(id, []PartitionSpec{{Retention: kernel.RetainDay}}, 1))
+	if !ok {
+		return
+	}
+	part := PartitionID(res.ids[0])
+	res, ok = h.do(createGroupCommand(GroupSpec{Address: kernel.QueueAddress("/", "d"), Topic: id, FromStart: true}, 1))
+	if !ok {
+		return
+	}
+	end := &ending{}
+	if _, err := h.g.Join(GroupID(res.ids[0]), kernel.MemberOptions{}, end); err != nil {
+		h.failf("join: %v", err)
+	}
+	set := h.g.Targets(part)
+	before := m.newSent(0, nil)
+	h.g.Append(set, numbered(before.token), m, before.token) //nolint:errcheck // shows in the answer
+	if _, ok = h.do(topicCommand(cmdDropTopic, id, 2)); !ok {
+		return
+	}
+	after := m.newSent(0, nil)
+	h.g.Append(set, numbered(after.token), m, after.token) //nolint:errcheck
+	if !h.quiet() {
+		return
+	}
+	if !before.answered || !after.answered || before.result.Err != nil || after.result.Err != nil || after.result.Offset != -1 {
+		h.failf("publishes around a drop: %+v, %+v", before.result, after.result)
+	}
+	if kernel.CodeOf(end.reason) != kernel.CodeDropped {
+		h.failf("a member of a dropped group was told %v", end.reason)
+	}
+}
+
+// ending is a consumer that only waits for its end.
+type ending struct{ reason error }
+
+func (e *ending) Deliver([]kernel.Delivery) {}
+func (e *ending) Ended(reason error)        { e.reason = reason }
