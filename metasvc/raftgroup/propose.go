@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/trivium-mq/trivium/storage/vfs"
+	"github.com/trivium-mq/trivium/storage/wal"
 )
 
 // Propose hands a command to the log. Success is seen by Machine.Apply. If
@@ -109,7 +110,7 @@ func classify(err error) error {
 		errors.Is(err, raft.ErrLeadershipTransferInProgress),
 		errors.Is(err, raft.ErrEnqueueTimeout),
 		errors.Is(err, errTerm),
-		errors.Is(err, vfs.ErrNoSpace) && !errors.Is(err, raft.ErrLeadershipLost):
+		errors.Is(err, vfs.ErrNoSpace) && !errors.Is(err, wal.ErrFailed):
 		return fmt.Errorf("%w: %w", ErrNotApplied, err)
 	default:
 		return fmt.Errorf("%w: %w", ErrUnknown, err)

@@ -137,7 +137,7 @@ func (w *WAL) write(batch []*request) {
 		return
 	}
 	target, err := w.room(total, accepted)
-	if errors.Is(err, vfs.ErrNoSpace) {
+	if full(err) {
 		// Votes and cuts may still use the reserve of the present file.
 		accepted, total = w.round.refuse(accepted, err)
 		if len(accepted) == 0 {
@@ -146,7 +146,7 @@ func (w *WAL) write(batch []*request) {
 		target, err = w.room(total, accepted)
 	}
 	if err != nil {
-		if !errors.Is(err, vfs.ErrNoSpace) {
+		if !full(err) && !errors.Is(err, ErrFailed) {
 			err = w.fail(err)
 		}
 		w.round.refuseAll(accepted, err)
@@ -169,6 +169,10 @@ func (w *WAL) write(batch []*request) {
 	w.publish(target, accepted)
 }
 
+// full tells a disk that has no space for a new file, which is harmless, from a
+// write or sync that has failed for whatever reason.
+func full(err error) bool { return errors.Is(err, vfs.ErrNoSpace) && !errors.Is(err, ErrFailed) }
+
 // room returns the file that takes total more bytes: the present one or a new
 // one. The new file is not yet part of the log.
 func (w *WAL) room(total int64, accepted []*request) (*file, error) {
@@ -187,13 +191,10 @@ func (w *WAL) room(total int64, accepted []*request) (*file, error) {
 	}
 	if cur.durable < cur.end { // SkipSync: only the last file may be torn
 		if err := w.sync(cur); err != nil {
-			return nil, err
+			return nil, w.fail(err)
 		}
 	}
 	need := fileHeaderSize + w.preambleSize() + total + w.opts.reserve()
-	if need > maxFileSize {
-		return nil, fmt.Errorf("wal: append of %d bytes is too large", total)
-	}
 	return w.nextFile(cur.seq+1, max(need, w.opts.FileSize))
 }
 

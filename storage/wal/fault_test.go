@@ -13,6 +13,7 @@ func TestFailureIsFinal(t *testing.T) {
 	for _, rule := range []vfs.Rule{
 		{Op: vfs.OpSync, Times: 1, Err: io.ErrUnexpectedEOF},
 		{Op: vfs.OpWrite, Times: 1, Err: io.ErrUnexpectedEOF, Short: 100},
+		{Op: vfs.OpSync, Times: 1, Err: errors.Join(vfs.ErrNoSpace, io.ErrUnexpectedEOF)}, // not the harmless kind
 	} {
 		disk := vfs.NewMem()
 		fault := vfs.NewFault(disk)

@@ -17,6 +17,7 @@ const (
 
 	maxExtension = 1<<16 - 1
 	maxFileSize  = 1<<32 - 1 // offsets are uint32
+	maxAppend    = 1 << 30   // one append goes into one file
 )
 
 // The kinds of frames.

@@ -137,9 +137,12 @@ func (g *Group) StoreLogs(logs []*raft.Log) error {
 	r := newRequest(g, kindEntry)
 	defer r.free()
 	r.logs = logs
+	if n := r.size(); n > maxAppend {
+		return fmt.Errorf("wal: append of %d bytes to group %d is too large", n, g.id)
+	}
 	for _, l := range logs {
-		if len(l.Extensions) > maxExtension || int64(len(l.Data)) > maxFileSize/2 {
-			return fmt.Errorf("wal: entry %d of group %d is too large", l.Index, g.id)
+		if len(l.Extensions) > maxExtension {
+			return fmt.Errorf("wal: entry %d of group %d: extension of %d bytes", l.Index, g.id, len(l.Extensions))
 		}
 		r.sums = append(r.sums, dataSum(l.Data, l.Extensions))
 	}

@@ -99,6 +99,7 @@ func (o Options) withDefaults() Options {
 	if o.MaxSyncBytes == 0 {
 		o.MaxSyncBytes = 8 << 20
 	}
+	o.MaxSyncBytes = min(o.MaxSyncBytes, maxAppend)
 	if o.TailCacheBytes == 0 {
 		o.TailCacheBytes = 8 << 20
 	}
