@@ -1,0 +1,267 @@
+package route
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/trivium-mq/trivium/kernel"
+)
+
+// model is a table kept as plain lists and searched from end to end.
+type model struct {
+	exchanges map[string]kernel.ExchangeType
+	bindings  []kernel.Binding
+	topics    map[string]*Topic // "p" + name or "f" + filter
+	live      map[uint64]*Live
+}
+
+func newModel() *model {
+	return &model{
+		exchanges: map[string]kernel.ExchangeType{"amq.direct": kernel.Direct, "amq.fanout": kernel.Fanout, "amq.topic": kernel.Topics},
+		topics:    make(map[string]*Topic), live: make(map[uint64]*Live),
+	}
+}
+
+func (m *model) bound(to map[string]bool, exchange, key string) {
+	for _, b := range m.bindings {
+		if b.Exchange != exchange {
+			continue
+		}
+		switch m.exchanges[exchange] {
+		case kernel.Fanout:
+		case kernel.Topics:
+			if !naive(&keyGrammar, b.Key, key) {
+				continue
+			}
+		default:
+			if b.Key != key {
+				continue
+			}
+		}
+		to["p"+b.Queue] = true
+	}
+}
+
+func (m *model) filtered(to map[string]bool, name string) {
+	for k := range m.topics {
+		if k[0] == 'f' && naive(&filterGrammar, k[1:], name) {
+			to[k] = true
+		}
+	}
+	for id, l := range m.live {
+		if naive(&filterGrammar, l.Filter, name) {
+			to[fmt.Sprint("l", id)] = true
+		}
+	}
+}
+
+// exact adds the live subscriptions to the names of the plain topics reached.
+func (m *model) exact(to map[string]bool) {
+	for k := range maps.Clone(to) {
+		for id, l := range m.live {
+			if k[0] == 'p' && l.Filter == k[1:] && m.topics[k].Visible() {
+				to[fmt.Sprint("l", id)] = true
+			}
+		}
+	}
+}
+
+func (m *model) key(exchange, key string) map[string]bool {
+	to := make(map[string]bool)
+	if exchange == "" {
+		if m.topics["p"+key] != nil {
+			to["p"+key] = true
+		}
+	} else {
+		m.bound(to, exchange, key)
+	}
+	if exchange == "amq.topic" {
+		name := kernel.NameOfKey(key)
+		if t := m.topics["p"+name]; t != nil && t.Subscribed && t.Visible() {
+			to["p"+name] = true
+		}
+		m.filtered(to, name)
+	}
+	m.exact(to)
+	return to
+}
+
+func (m *model) name(name string) map[string]bool {
+	to := make(map[string]bool)
+	if t := m.topics["p"+name]; t != nil && t.Visible() {
+		to["p"+name] = true
+	}
+	m.bound(to, "amq.topic", kernel.KeyOfName(name))
+	m.filtered(to, name)
+	m.exact(to)
+	return to
+}
+
+func reached(t *rapid.T, m Match) map[string]bool {
+	to := make(map[string]bool)
+	add := func(k string) {
+		if to[k] {
+			t.Fatalf("%s is reached twice", k)
+		}
+		to[k] = true
+	}
+	for _, topic := range m.Topics {
+		add(map[kernel.TopicKind]string{kernel.Plain: "p", kernel.Filter: "f"}[topic.Kind] + topic.Name)
+	}
+	for _, l := range m.Live {
+		add(fmt.Sprint("l", l.ID))
+	}
+	return to
+}
+
+var (
+	drawName   = rapid.SampledFrom([]string{"a", "b", "a/b", "a/b/a", "$x/a", "a.b"})
+	drawFilter = rapid.SampledFrom([]string{"#", "+", "a/#", "+/b", "a/+/a", "$x/#", "a", "a/b"})
+	drawKey    = rapid.SampledFrom([]string{"a", "a.b", "*", "#", "a.#", "*.b", "a.b.a", ""})
+	drawSource = rapid.SampledFrom([]string{"amq.direct", "amq.fanout", "amq.topic", "x1", "x2"})
+)
+
+// TestTable runs random changes on a table and on the model and compares what
+// publishes reach.
+func TestTable(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		table, m := New("/"), newModel()
+		nextID := byte(1)
+		var nextLive uint64
+		put := func(kind kernel.TopicKind, name string) {
+			prefix := map[kernel.TopicKind]string{kernel.Plain: "p", kernel.Filter: "f"}[kind]
+			topic := &Topic{Topic: &kernel.Topic{ID: kernel.TopicID{nextID}, Name: name, Kind: kind}, Subscribed: rapid.Bool().Draw(t, "subscribed")}
+			if old := m.topics[prefix+name]; old != nil {
+				topic.ID = old.ID
+			}
+			if kind == kernel.Plain && rapid.IntRange(0, 4).Draw(t, "exclusive") == 0 {
+				topic.Queue = &kernel.Queue{Exclusive: true}
+			}
+			nextID++
+			table, m.topics[prefix+name] = table.PutTopic(topic), topic
+		}
+		binding := func() kernel.Binding {
+			return kernel.Binding{Exchange: drawSource.Draw(t, "x"), Queue: drawName.Draw(t, "q"), Key: drawKey.Draw(t, "k"),
+				Arguments: rapid.SampledFrom([][]kernel.Argument{nil, {{Name: "n", Value: int64(1)}}}).Draw(t, "args")}
+		}
+		same := func(b kernel.Binding) func(kernel.Binding) bool {
+			return func(o kernel.Binding) bool { return bindingKey(&o) == bindingKey(&b) }
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"topic":  func(t *rapid.T) { put(kernel.Plain, drawName.Draw(t, "q")) },
+			"filter": func(t *rapid.T) { put(kernel.Filter, drawFilter.Filter(kernel.HasWildcard).Draw(t, "f")) },
+			"drop": func(t *rapid.T) {
+				if len(m.topics) == 0 {
+					t.Skip()
+				}
+				k := rapid.SampledFrom(slices.Sorted(maps.Keys(m.topics))).Draw(t, "topic")
+				table, _ = table.DropTopic(m.topics[k].ID)
+				delete(m.topics, k)
+				m.bindings = slices.DeleteFunc(m.bindings, func(b kernel.Binding) bool { return "p"+b.Queue == k })
+			},
+			"exchange": func(t *rapid.T) {
+				name := rapid.SampledFrom([]string{"x1", "x2"}).Draw(t, "x")
+				if _, ok := m.exchanges[name]; ok {
+					table = table.DropExchange(name)
+					delete(m.exchanges, name)
+					m.bindings = slices.DeleteFunc(m.bindings, func(b kernel.Binding) bool { return b.Exchange == name })
+					return
+				}
+				m.exchanges[name] = rapid.SampledFrom([]kernel.ExchangeType{kernel.Direct, kernel.Fanout, kernel.Topics}).Draw(t, "type")
+				table = table.PutExchange(kernel.Exchange{Name: name, Type: m.exchanges[name]})
+			},
+			"bind": func(t *rapid.T) {
+				b := binding()
+				_, isThere := m.exchanges[b.Exchange]
+				want := isThere && m.topics["p"+b.Queue] != nil && !slices.ContainsFunc(m.bindings, same(b))
+				var ok bool
+				if table, ok = table.Bind(b); ok != want {
+					t.Fatalf("bind %+v: %v", b, ok)
+				}
+				if ok {
+					m.bindings = append(m.bindings, b)
+				}
+			},
+			"unbind": func(t *rapid.T) {
+				b := binding()
+				i := slices.IndexFunc(m.bindings, same(b))
+				var ok bool
+				if table, ok = table.Unbind(b); ok != (i >= 0) {
+					t.Fatalf("unbind %+v: %v", b, ok)
+				}
+				if ok {
+					m.bindings = slices.Delete(m.bindings, i, i+1)
+				}
+			},
+			"live": func(t *rapid.T) {
+				nextLive++
+				l := &Live{ID: nextLive, Filter: drawFilter.Draw(t, "f")}
+				table, m.live[l.ID] = table.PutLive(l), l
+			},
+			"unlive": func(t *rapid.T) {
+				if len(m.live) == 0 {
+					t.Skip()
+				}
+				id := rapid.SampledFrom(slices.Sorted(maps.Keys(m.live))).Draw(t, "live")
+				table = table.DropLive(m.live[id])
+				delete(m.live, id)
+			},
+			"": func(t *rapid.T) { compare(t, table, m) },
+		})
+	})
+}
+
+func compare(t *rapid.T, table *Table, m *model) {
+	for _, name := range []string{"a", "a/b", "a/b/a", "$x/a", "c"} {
+		if got, want := reached(t, table.Name(name)), m.name(name); !maps.Equal(got, want) {
+			t.Fatalf("name %s: got %v, want %v", name, got, want)
+		}
+	}
+	for _, x := range append(slices.Sorted(maps.Keys(m.exchanges)), "") {
+		for _, key := range []string{"a", "a.b", "a.b.a", "", "a/b"} {
+			match, ok := table.Key(x, key)
+			if got, want := reached(t, match), m.key(x, key); !ok || !maps.Equal(got, want) {
+				t.Fatalf("exchange %q, key %q: got %v, want %v", x, key, got, want)
+			}
+		}
+		if x != "" {
+			n := 0
+			for _, b := range m.bindings {
+				if b.Exchange == x {
+					n++
+				}
+			}
+			if _, got, _ := table.Exchange(x); got != n || len(table.BindingsFrom(x)) != n {
+				t.Fatalf("exchange %q has %d bindings, want %d", x, got, n)
+			}
+		}
+	}
+	if _, ok := table.Key("none", "a"); ok {
+		t.Fatal("a missing exchange matched")
+	}
+	if table.Bindings() != len(m.bindings) || table.Len() != len(m.topics) {
+		t.Fatalf("%d bindings and %d topics, want %d and %d", table.Bindings(), table.Len(), len(m.bindings), len(m.topics))
+	}
+}
+
+// BenchmarkDeclare adds and drops a queue with a binding beside 10,000 others.
+func BenchmarkDeclare(b *testing.B) {
+	table := New("/")
+	add := func(i int) {
+		name := fmt.Sprintf("queue-%d", i)
+		table = table.PutTopic(&Topic{Topic: &kernel.Topic{ID: kernel.TopicID{byte(i), byte(i >> 8), byte(i >> 16), 1}, Name: name}})
+		table, _ = table.Bind(kernel.Binding{Exchange: kernel.ExchangeTopic, Queue: name, Key: "a." + name + ".#"})
+	}
+	for i := range 10_000 {
+		add(i)
+	}
+	b.ReportAllocs()
+	for i := 10_000; b.Loop(); i++ {
+		add(i)
+		table, _ = table.DropTopic(kernel.TopicID{byte(i), byte(i >> 8), byte(i >> 16), 1})
+	}
+}
