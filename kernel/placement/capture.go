@@ -182,7 +182,7 @@ func (m *machine) restore(sv *saved) error {
 		if err != nil || len(rest) > 0 {
 			return fmt.Errorf("%w: window of group %d: %w", errFormat, ws.group, err)
 		}
-		m.tell(g.topic.shard, event{kind: evWindow, share: g, part: p, window: w})
+		m.addWindow(g, p, w)
 	}
 	m.post()
 	return nil

@@ -225,8 +225,17 @@ func (m *machine) addPartition(t *topic, id PartitionID, s PartitionSpec) *parti
 // addWindows gives the groups of a topic their windows on a new partition.
 func (m *machine) addWindows(p *partition) {
 	for _, g := range p.topic.groups {
-		m.tell(p.topic.shard, event{kind: evWindow, share: g, part: p, window: sharegroup.New(p.log.Start())})
+		m.addWindow(g, p, sharegroup.New(p.log.Start()))
 	}
+}
+
+// addWindow gives a group its window on a partition. Until the shard knows
+// better, what is not settled counts as ready.
+func (m *machine) addWindow(g *share, p *partition, w *sharegroup.Window) {
+	end := p.log.End()
+	g.stat.ready.Add(w.Unsettled(end))
+	g.stat.seen.Store(max(g.stat.seen.Load(), 0) + end)
+	m.tell(p.topic.shard, event{kind: evWindow, share: g, part: p, window: w})
 }
 
 func (m *machine) dropTopic(id kernel.TopicID) {
@@ -307,7 +316,7 @@ func (m *machine) createGroup(d *decoder) (res commandResult) {
 		if spec.FromStart {
 			start = p.log.Start()
 		}
-		m.tell(t.shard, event{kind: evWindow, share: g, part: p, window: sharegroup.New(start)})
+		m.addWindow(g, p, sharegroup.New(start))
 	}
 	return commandResult{ids: []uint64{uint64(g.id)}}
 }

@@ -214,8 +214,8 @@ func (s *shard) leave(m *Member) {
 	if sh.gone || sh.members[m.id] != m {
 		return
 	}
-	s.attend(m, s.clock.mono())
-	sh.group.Leave(m.id, true) //nolint:errcheck // it is a member
+	s.attend(m, s.clock.mono()) // it may have spoken since this step began
+	sh.group.Leave(m.id, true)  //nolint:errcheck // it is a member
 	delete(sh.members, m.id)
 	s.queue(sh)
 	sh.publish()

@@ -161,11 +161,11 @@ func (s *shard) step() bool {
 	events, members := s.box.take()
 	busy := len(events)+len(members)+len(s.line) > 0
 	now := s.clock.mono()
+	for _, m := range members { // first: what a member settles before it calls counts before
+		s.attend(m, now)
+	}
 	for i := range events {
 		s.handle(&events[i])
-	}
-	for _, m := range members {
-		s.attend(m, now)
 	}
 	s.box.give(events, members)
 	s.serve(now)
