@@ -79,8 +79,9 @@ func (q *queue) Close() error {
 // only.
 type layer struct {
 	*queue
-	mux *Mux
-	id  uint32
+	mux   *Mux
+	id    uint32
+	trans *raft.NetworkTransport // on top of this layer; it closes it
 
 	mu     sync.Mutex
 	conns  map[*conn]struct{}

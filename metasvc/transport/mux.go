@@ -124,7 +124,7 @@ func (m *Mux) Group(id uint32) (raft.Transport, error) {
 	}
 	l := &layer{queue: newQueue(address(m.cfg.Advertise)), mux: m, id: id, conns: map[*conn]struct{}{}}
 	m.groups[id] = l
-	return &serial{raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
+	l.trans = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		ServerAddressProvider:   resolver(m.cfg.Resolve),
 		Logger:                  hclog.NewNullLogger(), // what matters, Raft itself says too
 		Stream:                  l,
@@ -132,7 +132,8 @@ func (m *Mux) Group(id uint32) (raft.Transport, error) {
 		MaxRPCsInFlight:         2,
 		Timeout:                 m.cfg.Timeout,
 		MsgpackUseNewTimeFormat: true,
-	})}, nil
+	})
+	return &serial{l.trans}, nil
 }
 
 // serial passes every message through Raft's main loop. Embedding keeps the
@@ -264,8 +265,8 @@ type prefixed struct {
 
 func (p *prefixed) Read(b []byte) (int, error) { return p.reader.Read(b) }
 
-// Close closes the listener and all connections of groups, and waits for what
-// it has started. The transports of groups should be closed before.
+// Close closes the listener and the transports of all groups, and waits for
+// what it has started. The groups should be closed before.
 func (m *Mux) Close() error {
 	m.mu.Lock()
 	if m.closed {
@@ -284,7 +285,7 @@ func (m *Mux) Close() error {
 	m.cancel()
 	err := m.cfg.Listener.Close()
 	for _, l := range layers {
-		_ = l.Close()
+		_ = l.trans.Close() // closes l
 	}
 	_ = m.rest.Close()
 	m.work.Wait()
