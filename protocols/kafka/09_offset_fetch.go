@@ -65,6 +65,7 @@ func (c *conn) fetchGroup(version int16, q *kmsg.OffsetFetchRequestGroup) kmsg.O
 	if err != nil && kernel.CodeOf(err) != kernel.CodeNotFound {
 		out.ErrorCode = groupCode(err)
 	}
+	slices.SortFunc(offsets, func(a, b broker.OffsetCommit) int { return compareOffsets(a, b.Topic, b.Partition) })
 	if q.Topics == nil {
 		out.Topics = c.allOffsets(offsets)
 		return out
@@ -90,13 +91,17 @@ func (c *conn) fetchGroup(version int16, q *kmsg.OffsetFetchRequestGroup) kmsg.O
 	return out
 }
 
+// find fills in what a group, whose offsets are sorted, has committed for one
+// partition.
 func find(offsets []broker.OffsetCommit, topic kernel.TopicID, index int32, rp *kmsg.OffsetFetchResponseGroupTopicPartition) {
-	for i := range offsets {
-		if o := &offsets[i]; o.Topic == topic && o.Partition == index {
-			fillOffset(rp, o)
-			return
-		}
+	at := func(o broker.OffsetCommit, index int32) int { return compareOffsets(o, topic, index) }
+	if i, ok := slices.BinarySearchFunc(offsets, index, at); ok {
+		fillOffset(rp, &offsets[i])
 	}
+}
+
+func compareOffsets(o broker.OffsetCommit, topic kernel.TopicID, index int32) int {
+	return cmp.Or(bytes.Compare(o.Topic[:], topic[:]), cmp.Compare(o.Partition, index))
 }
 
 func fillOffset(rp *kmsg.OffsetFetchResponseGroupTopicPartition, o *broker.OffsetCommit) {
@@ -106,9 +111,6 @@ func fillOffset(rp *kmsg.OffsetFetchResponseGroupTopicPartition, o *broker.Offse
 // allOffsets answers with everything a group has committed for topics that
 // still exist.
 func (c *conn) allOffsets(offsets []broker.OffsetCommit) []kmsg.OffsetFetchResponseGroupTopic {
-	slices.SortFunc(offsets, func(a, b broker.OffsetCommit) int {
-		return cmp.Or(bytes.Compare(a.Topic[:], b.Topic[:]), cmp.Compare(a.Partition, b.Partition))
-	})
 	topics := []kmsg.OffsetFetchResponseGroupTopic{}
 	for i := range offsets {
 		o := &offsets[i]

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -41,6 +42,7 @@ type conn struct {
 	drain   context.Context // done when long polls should be answered; for all
 	frames  frameReader
 	pending chan *reply
+	waiting atomic.Int32 // requests without an answer; the writer counts down
 	auth    login
 	client  client // set once authenticated; safe for concurrent use
 	produce producer
@@ -63,7 +65,7 @@ func (s *Server) serve(nc net.Conn) {
 	abort := context.AfterFunc(ctx, func() { _ = nc.Close() }) // wakes reader and writer
 	defer abort()
 
-	w := &writer{conn: nc, pending: c.pending}
+	w := &writer{conn: nc, pending: c.pending, answered: func() { c.waiting.Add(-1) }}
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
@@ -146,7 +148,7 @@ func (c *conn) awaitFrame(started time.Time) (int, error) {
 			return size, nil
 		case c.drain.Err() != nil:
 			return 0, errStopping
-		case errors.Is(err, os.ErrDeadlineExceeded) && c.client != nil && len(c.pending) > 0:
+		case errors.Is(err, os.ErrDeadlineExceeded) && c.client != nil && c.waiting.Load() > 0:
 			continue // no byte of a frame was lost: the size is read at once or not at all
 		case errors.Is(err, io.EOF):
 			return 0, io.EOF
@@ -168,6 +170,7 @@ func (c *conn) deadline(d time.Duration) {
 // are pending.
 func (c *conn) queue(correlation int32) (*reply, error) {
 	r := newReply(correlation)
+	c.waiting.Add(1)
 	select {
 	case c.pending <- r:
 		return r, nil

@@ -28,6 +28,8 @@ type writer struct {
 	conn    net.Conn
 	pending <-chan *reply
 	out     []byte
+	// answered is called after each answer.
+	answered func()
 }
 
 // run sends answers until pending is closed and drained, ctx is done, or a
@@ -41,6 +43,7 @@ func (w *writer) run(ctx context.Context) error {
 		if err := w.answer(ctx, r); err != nil {
 			return err
 		}
+		w.answered()
 	}
 }
 
@@ -114,12 +117,18 @@ func (w *writer) flush() error {
 	if len(w.out) == 0 {
 		return nil
 	}
-	err := w.write(net.Buffers{w.out})
+	err := w.conn.SetWriteDeadline(time.Now().Add(writeTimeout))
+	if err == nil {
+		_, err = w.conn.Write(w.out)
+	}
+	if err != nil {
+		return fmt.Errorf("answer: %w", err)
+	}
 	if cap(w.out) > keptFrame {
 		w.out = nil
 	}
 	w.out = w.out[:0]
-	return err
+	return nil
 }
 
 // write sends bufs with one system call where the socket allows it.

@@ -129,9 +129,9 @@ func (c *Coordinator) tick() time.Duration {
 			return time.Hour
 		}
 		e := c.timers[0]
-		if now.Before(e.at) {
+		if wait := e.at.Sub(now); wait > 0 {
 			c.mu.Unlock()
-			return min(e.at.Sub(now), time.Hour)
+			return min(wait, time.Hour)
 		}
 		before := e.size
 		e.tick(now)
