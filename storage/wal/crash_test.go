@@ -152,6 +152,10 @@ func (h *history) step() error {
 		if err = g.Set([]byte(keyVoteTerm), []byte(after.kv[keyVoteTerm])); err == nil {
 			err = g.Set([]byte(keyVoteCandidate), []byte(after.kv[keyVoteCandidate]))
 		}
+	case k == 18 && id == historyGroups:
+		after = newModel()
+		h.allowed = []*model{after}
+		err = g.Drop()
 	default:
 		after.kv["CurrentTerm"] = fmt.Sprint(h.rng.Int())
 		h.allowed = []*model{after}

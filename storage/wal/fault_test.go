@@ -116,3 +116,26 @@ func TestIdleGroup(t *testing.T) {
 	}
 	must(t, w.Close())
 }
+
+// TestPageCache: after a crash of the process alone, unsynced frames are read
+// back from the page cache. Whoever relies on them may do so: they are durable
+// when Open returns.
+func TestPageCache(t *testing.T) {
+	disk := vfs.NewMem()
+	fault := vfs.NewFault(disk)
+	w := openTest(t, fault, Options{})
+	must(t, w.Group(1).StoreLogs(entries(1, 3, 100)))
+	fault.Add(vfs.Rule{Op: vfs.OpSync, Err: io.ErrUnexpectedEOF})
+	if err := w.Group(1).StoreLogs(entries(4, 5, 100)); !errors.Is(err, ErrFailed) {
+		t.Fatal(err)
+	}
+	_ = w.Close()
+	w = openTest(t, disk, Options{})
+	if got := bounds(w.Group(1)); got != [2]uint64{1, 5} {
+		t.Fatalf("read back %v", got)
+	}
+	w = openTest(t, disk.CrashClone(nil), Options{})
+	if got := bounds(w.Group(1)); got != [2]uint64{1, 5} {
+		t.Errorf("after a power loss %v", got)
+	}
+}
