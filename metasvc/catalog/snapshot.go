@@ -15,10 +15,11 @@ import (
 const maxOp = 16 << 20
 
 // Write writes a snapshot: a header, then the ops that build the state, each
-// behind its length.
+// behind its length. Equal states give equal bytes.
 func (s *State) Write(w io.Writer) error {
 	bw := bufio.NewWriterSize(w, 64<<10)
 	head := codec.AppendUint([]byte{Version}, s.revision)
+	head = codec.AppendUint(head, uint64(1+s.exchanges.Len()+s.topics.Len()+s.groups.Len()+s.bindings.Len()))
 	if _, err := bw.Write(binary.LittleEndian.AppendUint32(nil, uint32(len(head)))); err != nil {
 		return err
 	}
@@ -45,31 +46,37 @@ func (s *State) Write(w io.Writer) error {
 	return bw.Flush()
 }
 
-// Read reads a snapshot up to the end of r.
+// Read reads a snapshot, to the end of r.
 func Read(r io.Reader) (*State, error) {
 	br := bufio.NewReaderSize(r, 64<<10)
-	head, err := readBlock(br, nil)
+	s, err := read(br)
 	if err != nil {
 		return nil, fmt.Errorf("catalog snapshot: %w", err)
 	}
+	if _, err := br.ReadByte(); err != io.EOF {
+		return nil, fmt.Errorf("catalog snapshot: %w: bytes left over", codec.ErrCorrupt)
+	}
+	return s, nil
+}
+
+func read(r io.Reader) (*State, error) {
+	head, err := readBlock(r, nil)
+	if err != nil {
+		return nil, err
+	}
 	hr := &codec.Reader{B: head}
 	if v := hr.Byte(); hr.Err() == nil && v != Version {
-		return nil, fmt.Errorf("%w %d of a snapshot", ErrVersion, v)
+		return nil, fmt.Errorf("%w %d", ErrVersion, v)
 	}
-	s := &State{}
-	revision := hr.Uint()
+	s := &State{revision: hr.Uint()}
+	count := hr.Uint()
 	if err := hr.Done(); err != nil {
-		return nil, fmt.Errorf("catalog snapshot: %w", err)
+		return nil, err
 	}
 	var buf []byte
-	for {
-		buf, err = readBlock(br, buf)
-		if err == io.EOF {
-			s.revision = revision
-			return s, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("catalog snapshot: %w", err)
+	for range count {
+		if buf, err = readBlock(r, buf); err != nil {
+			return nil, err
 		}
 		or := &codec.Reader{B: buf}
 		op, err := readOp(or)
@@ -80,15 +87,16 @@ func Read(r io.Reader) (*State, error) {
 			err = op.apply(s, &Result{})
 		}
 		if err != nil {
-			return nil, fmt.Errorf("catalog snapshot: %w", err)
+			return nil, err
 		}
 	}
+	return s, nil
 }
 
 func readBlock(r io.Reader, buf []byte) ([]byte, error) {
 	var size [4]byte
 	if _, err := io.ReadFull(r, size[:]); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: it ends early", codec.ErrCorrupt)
 	}
 	n := binary.LittleEndian.Uint32(size[:])
 	if n > maxOp {
