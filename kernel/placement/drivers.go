@@ -85,8 +85,17 @@ func (d *drivers) time(g *Group) {
 	}
 }
 
-// seal makes checkpoints as captures come, and tries failed ones again.
+// Failed seals are tried again after a pause that doubles. The first few are
+// nothing to worry about.
+const (
+	sealRetry    = 5 * time.Millisecond
+	sealRetryMax = 5 * time.Second
+	sealComplain = 500 * time.Millisecond
+)
+
+// seal makes checkpoints as captures come.
 func (d *drivers) seal(s *sealer) {
+	pause := sealRetry
 	retry := time.NewTimer(time.Hour)
 	retry.Stop()
 	defer retry.Stop()
@@ -99,10 +108,16 @@ func (d *drivers) seal(s *sealer) {
 		}
 		for more := true; more && d.ctx.Err() == nil; {
 			var err error
-			if more, err = s.step(); err != nil {
-				s.logger.Error().Err(err).Msg("no checkpoint; it is tried again")
-				retry.Reset(tickEvery)
+			if more, err = s.step(); err == nil {
+				pause = sealRetry
+				continue
 			}
+			if pause >= sealComplain {
+				s.metrics.SealFailures.Add(1)
+				s.logger.Error().Err(err).Msg("no checkpoint; it is tried again")
+			}
+			retry.Reset(pause)
+			pause = min(2*pause, sealRetryMax)
 		}
 	}
 }
@@ -144,19 +159,22 @@ func (g *Group) tick() {
 
 // readiness lets others wait for the leadership.
 type readiness struct {
-	mu     sync.Mutex
-	closed bool
-	ch     chan struct{} // closed while ready
-	on     bool
+	mu      sync.Mutex
+	stopped bool
+	leads   func() uint64 // term of the present leadership
+	ch      chan struct{} // closed while ready
+	on      bool
 }
 
-func (r *readiness) init() { r.ch = make(chan struct{}) }
+func (r *readiness) init(leads func() uint64) { r.ch, r.leads = make(chan struct{}), leads }
 
-func (r *readiness) set(on bool) {
+// set says that the leadership of a term serves, or with 0 that none does.
+func (r *readiness) set(term uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	on := term != 0 && r.leads() == term // else it is over already
 	switch {
-	case on == r.on || r.closed:
+	case on == r.on || r.stopped:
 		return
 	case on:
 		close(r.ch)
@@ -170,22 +188,31 @@ func (r *readiness) set(on bool) {
 func (r *readiness) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.closed && !r.on {
+	if !r.stopped && !r.on {
 		close(r.ch)
 	}
-	r.closed, r.on = true, false
+	r.stopped, r.on = true, false
+}
+
+func (r *readiness) err() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.stopped:
+		return errStopped
+	case !r.on:
+		return errNotLeading
+	}
+	return nil
 }
 
 func (r *readiness) wait(ctx context.Context) error {
 	for {
 		r.mu.Lock()
-		ch, on, closed := r.ch, r.on, r.closed
+		ch := r.ch
 		r.mu.Unlock()
-		switch {
-		case closed:
-			return errStopped
-		case on:
-			return nil
+		if err := r.err(); err != errNotLeading {
+			return err
 		}
 		select {
 		case <-ch:

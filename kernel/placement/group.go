@@ -30,7 +30,7 @@ type Group struct {
 	keyed   *keyed
 	sets    setTable
 
-	leading atomic.Uint64 // term of the leadership, 0 = none
+	leading atomic.Uint64 // term of the leadership, 0 = none; ready follows when the shards do
 	ready   readiness
 	drivers drivers
 	close   sync.Once
@@ -59,7 +59,7 @@ func newGroup(cfg Config) *Group {
 	g.out.landed, g.out.failed = g.prop.landed, g.fail
 	g.out.write = func(index uint64, puts [][]byte) error { return g.keyed.write(index, puts) }
 	g.keyed = &keyed{}
-	g.ready.init()
+	g.ready.init(g.leading.Load)
 	return g
 }
 
@@ -90,13 +90,18 @@ func (g *Group) volatileRoom() error {
 // onLead begins to serve: everything committed before term has been applied.
 func (g *Group) onLead(term uint64) {
 	g.onUnlead()
+	g.leading.Store(term)
 	g.prop.reached(term)
 	g.prop.lead(term)
+	left := new(atomic.Int32)
+	left.Store(int32(len(g.shards)))
 	for _, s := range g.shards {
-		s.post([]event{{kind: evLead, n: int64(term)}})
+		s.post([]event{{kind: evLead, n: int64(term), call: func() {
+			if left.Add(-1) == 0 {
+				g.ready.set(term)
+			}
+		}}})
 	}
-	g.leading.Store(term)
-	g.ready.set(true)
 }
 
 // onUnlead ends serving.
@@ -104,7 +109,7 @@ func (g *Group) onUnlead() {
 	if g.leading.Swap(0) == 0 {
 		return
 	}
-	g.ready.set(false)
+	g.ready.set(0)
 	g.prop.unlead()
 	for _, s := range g.shards {
 		s.post([]event{{kind: evUnlead}})
@@ -115,7 +120,7 @@ func (g *Group) onUnlead() {
 func (g *Group) fail(err error) {
 	g.cfg.Logger.Error().Err(err).Uint32("placement", g.cfg.ID).Msg("placement group has failed")
 	g.leading.Store(0)
-	g.ready.set(false)
+	g.ready.set(0)
 	// The caller holds locks of the machine; whoever is told may close us.
 	g.drivers.once(func() {
 		g.prop.unlead()
@@ -131,11 +136,11 @@ func (g *Group) fail(err error) {
 func (g *Group) Close() {
 	g.close.Do(func() {
 		g.flush()
+		g.ready.close()
 		g.prop.stop()
 		if err := g.closing(); err != nil {
 			g.cfg.Logger.Warn().Err(err).Uint32("placement", g.cfg.ID).Msg("closing the log")
 		}
-		g.ready.close()
 		g.drivers.stop(g)
 		if err := g.machine.log.Close(); err != nil {
 			g.cfg.Logger.Warn().Err(err).Uint32("placement", g.cfg.ID).Msg("closing the segments")
@@ -162,12 +167,7 @@ func (g *Group) flush() {
 }
 
 // Ready returns nil while the group leads and serves, else CodeUnavailable.
-func (g *Group) Ready() error {
-	if g.leading.Load() == 0 {
-		return errNotLeading
-	}
-	return nil
-}
+func (g *Group) Ready() error { return g.ready.err() }
 
 // WaitReady waits until the group leads and serves.
 func (g *Group) WaitReady(ctx context.Context) error { return g.ready.wait(ctx) }

@@ -45,6 +45,7 @@ func (s *shard) handle(e *event) {
 		s.dropTopic(e.topic)
 	case evLead:
 		s.lead(uint64(e.n))
+		e.call()
 	case evUnlead:
 		s.unlead(errNotLeading)
 	case evCapture:
@@ -153,6 +154,7 @@ func (s *shard) lead(term uint64) {
 				w.known = w.part.log.End()
 				sh.group.Lead(w.part.index, w.Window, term, w.known)
 			}
+			sh.publish() // before others are told that this node leads
 			s.touch(sh)
 		}
 		s.floorsMoved(t)

@@ -55,7 +55,6 @@ func (s *sealer) step() (more bool, err error) {
 		return false, nil
 	}
 	if err := s.checkpoint(c); err != nil {
-		s.metrics.SealFailures.Add(1)
 		return false, fmt.Errorf("placement: seal %d: %w", c.index, err)
 	}
 	s.mu.Lock()
@@ -69,10 +68,6 @@ func (s *sealer) step() (more bool, err error) {
 }
 
 func (s *sealer) checkpoint(c *capture) error {
-	meta, err := s.log.CheckpointMeta(c.index)
-	if err != nil {
-		return err
-	}
 	if err := c.plan.Write(); err != nil {
 		return err
 	}
@@ -80,6 +75,12 @@ func (s *sealer) checkpoint(c *capture) error {
 		return err
 	}
 	if err := s.install(c.plan); err != nil {
+		return err
+	}
+	// The log may be about to learn that the machine has come this far; then
+	// the next try succeeds.
+	meta, err := s.log.CheckpointMeta(c.index)
+	if err != nil {
 		return err
 	}
 	payload, err := c.payload()

@@ -114,14 +114,18 @@ func (s *share) extend() {
 
 // publish makes the state of the share visible to others.
 func (s *share) publish() {
-	s.stat.ready.Store(s.group.Ready())
+	ready := s.group.Ready()
 	s.stat.held.Store(int64(s.group.InFlight()))
 	_, consumers := s.group.Members()
 	s.stat.consumers.Store(int64(consumers))
 	var seen int64
 	for _, w := range s.windows {
 		seen += w.known
+		if !w.Leading() {
+			ready += w.Unsettled(w.known)
+		}
 	}
+	s.stat.ready.Store(ready)
 	s.stat.seen.Store(seen)
 }
 
