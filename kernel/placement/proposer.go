@@ -22,6 +22,8 @@ const (
 	settleCap   = 64 << 10              // bytes of settlements that do not wait for company
 	settleDelay = 10 * time.Millisecond // how long fewer do
 
+	pendingBytes = 48 // what a publish costs in memory beside its bytes
+
 	giveUpAfter = 10 * time.Second // when an outcome that stays unknown is answered so
 )
 
@@ -135,11 +137,13 @@ func (p *proposer) draftFor(size int) *draft {
 	return p.open
 }
 
+// added accounts for something of size bytes that waits for its commit.
 func (p *proposer) added(d *draft, size int) {
 	d.size += size
 	d.urgent = true
-	d.flight.bytes += int64(size)
-	p.bytes.Add(int64(size))
+	held := int64(size) + pendingBytes
+	d.flight.bytes += held
+	p.bytes.Add(held)
 }
 
 // settle adds a section of settlements or trims made in term. Unless urgent it

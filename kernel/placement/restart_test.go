@@ -315,10 +315,11 @@ func TestCloseWhilePublishing(t *testing.T) {
 	for round := range 6 {
 		var g *Group
 		n := newNode(t, vfs.NewMem(), "data")
+		n.limits.InFlightBytes = 64 << 10
 		if round%2 == 0 {
 			g = n.open()
 		} else {
-			g = volatileGroup(t, Limits{})
+			g = volatileGroup(t, n.limits)
 		}
 		parts, id := queue(t, g, 1, 1, kernel.RetainDay)
 		m := join(t, g, id, kernel.MemberOptions{}, newSink())
