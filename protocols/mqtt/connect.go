@@ -46,14 +46,12 @@ func (c *conn) handshake() error {
 // firstPacket returns the body of the first packet, which must be CONNECT.
 func (c *conn) firstPacket() ([]byte, error) {
 	for {
-		first, body, ok, err := c.reader.Take()
-		switch {
-		case err != nil:
-			return nil, err
-		case ok && first != wire.Connect<<4:
+		if first, ok := c.reader.First(); ok && first != wire.Connect<<4 {
 			return nil, errors.New("first packet is not CONNECT")
-		case ok:
-			return body, nil
+		}
+		_, body, ok, err := c.reader.Take()
+		if err != nil || ok {
+			return body, err
 		}
 		if c.ended.Load() || c.stopped.Load() {
 			return nil, errEnded

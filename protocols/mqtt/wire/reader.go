@@ -61,6 +61,14 @@ func (r *Reader) Take() (first byte, body []byte, ok bool, err error) {
 	return b[0], b[1+n : total : total], true, nil
 }
 
+// First returns the first byte of the next packet, if it has come.
+func (r *Reader) First() (first byte, ok bool) {
+	if r.r == r.w {
+		return 0, false
+	}
+	return r.buf[r.r], true
+}
+
 // Fill reads once from the source and returns how many bytes came. Errors are
 // those of the source.
 func (r *Reader) Fill() (int, error) {
@@ -80,7 +88,7 @@ func (r *Reader) Fill() (int, error) {
 func (r *Reader) makeRoom() {
 	left := r.w - r.r
 	full := r.w == len(r.buf)
-	if left == 0 && r.w < len(r.buf)/8 {
+	if r.w < len(r.buf)/8 {
 		r.calm++
 	} else {
 		r.calm = 0

@@ -1,0 +1,108 @@
+package mqtt
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"testing"
+
+	"github.com/eclipse/paho.golang/paho"
+	paho3 "github.com/eclipse/paho.mqtt.golang"
+)
+
+// The Eclipse client for 3.1.1: publish and subscribe, and a session that is
+// kept.
+func TestPaho311(t *testing.T) {
+	topic, id := name("t"), name("paho")
+	messages := make(chan paho3.Message, 1000)
+	wait := func(tok paho3.Token) {
+		t.Helper()
+		if !tok.WaitTimeout(patience) {
+			t.Fatal("no answer")
+		}
+		must(t, tok.Error())
+	}
+	client := func(id string, clean bool) paho3.Client {
+		opt := paho3.NewClientOptions().AddBroker("tcp://" + shared.addr).SetClientID(id).SetCleanSession(clean).
+			SetUsername("guest").SetPassword("guest").SetProtocolVersion(4).SetAutoReconnect(false).
+			SetDefaultPublishHandler(func(_ paho3.Client, m paho3.Message) { messages <- m })
+		c := paho3.NewClient(opt)
+		wait(c.Connect())
+		return c
+	}
+	c := client(id, false)
+	wait(c.Subscribe(topic+"/#", 2, nil))
+	pub := client(name("paho"), true)
+	defer pub.Disconnect(100)
+	for i := range 200 {
+		wait(pub.Publish(topic+"/x", byte(i%2), false, fmt.Sprint(i)))
+	}
+	for i := range 200 {
+		m := receive(t, messages)
+		if string(m.Payload()) != fmt.Sprint(i) || m.Qos() != byte(i%2) {
+			t.Fatalf("%d: %s QoS %d", i, m.Payload(), m.Qos())
+		}
+	}
+	c.Disconnect(100)
+	for i := range 50 {
+		wait(pub.Publish(topic+"/x", 1, false, fmt.Sprint(i)))
+	}
+	c = client(id, false)
+	for i := range 50 {
+		if m := receive(t, messages); string(m.Payload()) != fmt.Sprint(i) {
+			t.Fatalf("%d: %s", i, m.Payload())
+		}
+	}
+	wait(c.Unsubscribe(topic + "/#"))
+	c.Disconnect(100)
+}
+
+// The Eclipse client for 5: capabilities, properties, shared subscriptions.
+func TestPaho5(t *testing.T) {
+	topic := name("t")
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	messages := make(chan *paho.Publish, 1000)
+	client := func(cp *paho.Connect) (*paho.Client, *paho.Connack) {
+		conn, err := net.Dial("tcp", shared.addr)
+		must(t, err)
+		c := paho.NewClient(paho.ClientConfig{Conn: conn, OnPublishReceived: []func(paho.PublishReceived) (bool, error){
+			func(m paho.PublishReceived) (bool, error) { messages <- m.Packet; return true, nil }}})
+		a, err := c.Connect(ctx, cp)
+		must(t, err)
+		return c, a
+	}
+	c, a := client(&paho.Connect{ClientID: name("paho"), KeepAlive: 30, CleanStart: true,
+		UsernameFlag: true, Username: "guest", PasswordFlag: true, Password: []byte("guest")})
+	if p := a.Properties; *p.MaximumQoS != 1 || p.RetainAvailable || !p.SharedSubAvailable || !p.WildcardSubAvailable ||
+		!p.SubIDAvailable || *p.ReceiveMaximum != 4096 || *p.MaximumPacketSize != 16<<20 || *p.TopicAliasMaximum != 64 {
+		t.Errorf("%+v", p)
+	}
+	s, err := c.Subscribe(ctx, &paho.Subscribe{Properties: &paho.SubscribeProperties{SubscriptionIdentifier: new(9)},
+		Subscriptions: []paho.SubscribeOptions{{Topic: topic, QoS: 2}, {Topic: "$share/g/" + topic, QoS: 1}}})
+	must(t, err)
+	if s.Reasons[0] != 1 || s.Reasons[1] != 1 {
+		t.Errorf("%v", s.Reasons)
+	}
+	props := &paho.PublishProperties{ContentType: "text/x", CorrelationData: []byte{1}, ResponseTopic: "re",
+		User: paho.UserProperties{{Key: "b", Value: "1"}, {Key: "a", Value: "2"}}}
+	pub, _ := client(&paho.Connect{ClientID: name("paho"), CleanStart: true})
+	r, err := pub.Publish(ctx, &paho.Publish{Topic: topic, QoS: 1, Payload: []byte("x"), Properties: props})
+	must(t, err)
+	if r.ReasonCode != 0 {
+		t.Errorf("PUBACK 0x%02x", r.ReasonCode)
+	}
+	for range 2 {
+		m := receive(t, messages)
+		p := m.Properties
+		if m.Topic != topic || m.QoS != 1 || p.ContentType != "text/x" || p.ResponseTopic != "re" || len(p.User) != 2 ||
+			p.User[0].Key != "b" || *p.SubscriptionIdentifier != 9 {
+			t.Errorf("%+v %+v", m, p)
+		}
+	}
+	if r, err = pub.Publish(ctx, &paho.Publish{Topic: name("nobody"), QoS: 1}); err != nil || r.ReasonCode != 0x10 {
+		t.Errorf("%+v %v", r, err)
+	}
+	must(t, c.Disconnect(&paho.Disconnect{}))
+	must(t, pub.Disconnect(&paho.Disconnect{}))
+}
