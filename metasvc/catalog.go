@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/hashicorp/raft"
 	"github.com/rs/zerolog"
 
 	"github.com/trivium-mq/trivium/kernel"
@@ -40,6 +41,8 @@ type Config struct {
 	FS     vfs.FS
 	Dir    string // of its checkpoints
 	NodeID string
+	// Transport makes the transport to other nodes; nil: this is the only one.
+	Transport func() (raft.Transport, error)
 	// OnFailure is called once if the catalog can not go on. May be nil.
 	OnFailure func(error)
 	Logger    zerolog.Logger
@@ -109,6 +112,7 @@ func Open(cfg Config) (*Catalog, error) {
 		Group: cfg.WAL.Group(CatalogGroup), NodeID: cfg.NodeID, Checkpoints: c.store, Machine: machine{c},
 		Restored:  start.index,
 		Bootstrap: []raftgroup.Server{{ID: cfg.NodeID, Address: cfg.NodeID}},
+		Transport: cfg.Transport,
 		Watch:     c.watch, OnFailure: c.fail, Logger: cfg.Logger,
 		KeepBytes: keepBytes, MaxAppendEntries: batch,
 	})

@@ -26,8 +26,8 @@ type Config struct {
 	Logger  zerolog.Logger
 	// Registerer takes the metrics; nil = none.
 	Registerer prometheus.Registerer
-	// ClusterAddr is where other nodes would reach this one; "" or "off" opens
-	// no socket.
+	// ClusterAddr is where other nodes would reach this one, today on the
+	// loopback only; "" or "off" opens no socket.
 	ClusterAddr string
 	Settings    *Settings // nil = DefaultSettings
 	Limits      Limits

@@ -5,13 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"path"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/auth"
 	"github.com/trivium-mq/trivium/kernel/placement"
 	"github.com/trivium-mq/trivium/metasvc"
 	"github.com/trivium-mq/trivium/metasvc/raftgroup"
+	"github.com/trivium-mq/trivium/metasvc/transport"
 	"github.com/trivium-mq/trivium/storage/kv"
 	slog "github.com/trivium-mq/trivium/storage/log"
 	"github.com/trivium-mq/trivium/storage/vfs"
@@ -28,6 +33,7 @@ const (
 // layers are what the broker stands on, in the order of opening.
 type layers struct {
 	lock     io.Closer
+	mux      *transport.Mux // nil without a cluster listener
 	wal      *wal.WAL
 	kv       *kv.Store
 	ownKV    bool
@@ -51,9 +57,6 @@ func Open(cfg Config) (*Broker, error) {
 	}
 	if cfg.Settings != nil {
 		b.settings = *cfg.Settings
-	}
-	if a := cfg.ClusterAddr; a != "" && a != "off" {
-		return nil, kernel.Errorf(kernel.CodeNotImplemented, "", "", "a node cannot be joined by others yet; the cluster listener must be off")
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.started = b.now()
@@ -82,6 +85,9 @@ func (b *Broker) openLayers(cfg Config) (err error) {
 	if b.nodeID, b.lock, err = claimDir(fsys, dir, cfg.NodeID); err != nil {
 		return err
 	}
+	if err := b.listen(cfg.ClusterAddr); err != nil {
+		return err
+	}
 	if b.wal, err = wal.Open(fsys, path.Join(dir, "wal"), wal.Options{OnFailure: b.fail}); err != nil {
 		return err
 	}
@@ -97,7 +103,8 @@ func (b *Broker) openLayers(cfg Config) (err error) {
 		}
 	}
 	b.catalog, err = metasvc.Open(metasvc.Config{
-		WAL: b.wal, FS: fsys, Dir: path.Join(dir, "catalog"), NodeID: b.nodeID, OnFailure: b.fail, Logger: b.log,
+		WAL: b.wal, FS: fsys, Dir: path.Join(dir, "catalog"), NodeID: b.nodeID,
+		Transport: b.transport(metasvc.CatalogGroup), OnFailure: b.fail, Logger: b.log,
 	})
 	if err != nil {
 		return err
@@ -105,7 +112,10 @@ func (b *Broker) openLayers(cfg Config) (err error) {
 	pc := placement.Config{
 		ID: durablePlacement, FS: fsys, Dir: path.Join(dir, "placement-1"),
 		WAL: b.wal.Group(durablePlacement), KV: b.kv, Cache: slog.NewCache(cacheBytes),
-		Raft:   placement.Raft{NodeID: b.nodeID, Bootstrap: []raftgroup.Server{{ID: b.nodeID, Address: b.nodeID}}},
+		Raft: placement.Raft{
+			NodeID: b.nodeID, Bootstrap: []raftgroup.Server{{ID: b.nodeID, Address: b.nodeID}},
+			Transport: b.transport(durablePlacement),
+		},
 		Logger: b.log, Now: b.now, Limits: b.limits.Placement, OnFailure: b.fail,
 	}
 	if b.durable, err = placement.Open(pc); err != nil {
@@ -126,6 +136,32 @@ func (b *Broker) openLayers(cfg Config) (err error) {
 	return b.volatile.WaitReady(ctx)
 }
 
+// listen opens the cluster listener, unless it is off. Nothing protects it yet,
+// so it is for the loopback only.
+func (b *Broker) listen(addr string) error {
+	if addr == "" || addr == "off" {
+		return nil
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return fmt.Errorf("cluster listener: %w", err)
+	}
+	if !auth.Loopback(l.Addr()) {
+		return errors.Join(fmt.Errorf("cluster listener: %s: only a loopback address is possible without TLS, which is not there yet", addr), l.Close())
+	}
+	b.mux = transport.NewMux(transport.MuxConfig{Listener: l, Logger: b.log})
+	return nil
+}
+
+// transport returns what makes the transport of a Raft group, nil without a
+// cluster listener.
+func (b *Broker) transport(group uint32) func() (raft.Transport, error) {
+	if b.mux == nil {
+		return nil
+	}
+	return func() (raft.Transport, error) { return b.mux.Group(group) }
+}
+
 // close closes what is open, in reverse.
 func (l *layers) close() error {
 	var errs []error
@@ -140,6 +176,9 @@ func (l *layers) close() error {
 	}
 	if l.kv != nil && l.ownKV {
 		errs = append(errs, l.kv.Close())
+	}
+	if l.mux != nil {
+		errs = append(errs, l.mux.Close())
 	}
 	if l.wal != nil {
 		errs = append(errs, l.wal.Close())

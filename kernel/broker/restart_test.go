@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/storage/vfs"
 )
 
 // TestRestart checks that what is durable outlives the process, and nothing
@@ -17,6 +18,15 @@ import (
 func TestRestart(t *testing.T) {
 	dir := t.TempDir()
 	b := open(t, dir)
+	offset, producer := fillNode(t, b)
+	shut(t, b)
+	b = open(t, dir)
+	checkNode(t, b, offset, producer)
+}
+
+// fillNode makes something of everything.
+func fillNode(t *testing.T, b *Broker) (OffsetCommit, int64) {
+	t.Helper()
 	c := connect(t, b)
 	declare(t, c, QueueSpec{Name: "q", Durable: true, Type: kernel.Quorum, Arguments: []kernel.Argument{{Name: "x-retention", Value: "1h"}}})
 	declare(t, c, QueueSpec{Name: "volatile"})
@@ -61,10 +71,13 @@ func TestRestart(t *testing.T) {
 	subscribe(t, tmp, "$share/tmp/s/#", 1)
 	s.Detach(time.Hour)
 	p.topic("s/1", "kept")
-	shut(t, b)
+	return offset, producer
+}
 
-	b = open(t, dir)
-	c = connect(t, b)
+// checkNode checks what a restart has left of it.
+func checkNode(t *testing.T, b *Broker, offset OffsetCommit, producer int64) {
+	t.Helper()
+	c := connect(t, b)
 	info := declare(t, c, QueueSpec{Name: "q", Durable: true, Type: kernel.Quorum, Arguments: []kernel.Argument{{Name: "x-retention", Value: "1h"}}})
 	if info.Ready != 1 {
 		t.Errorf("%+v", info)
@@ -73,20 +86,20 @@ func TestRestart(t *testing.T) {
 		t.Errorf("%+v, %v", info, err)
 	}
 	for _, name := range []string{"volatile", "$share/tmp/s/#"} {
-		_, err = c.Queue(name)
+		_, err := c.Queue(name)
 		wantCode(t, err, kernel.CodeNotFound)
 	}
 	if kt, ok := c.Topic("waiting"); !ok || kt.ExpiresAt.IsZero() {
 		t.Errorf("%+v, %v", kt, ok)
 	}
-	p = publisher(t, c)
+	p := publisher(t, c)
 	if n := p.exchange("x", "a.c", "3"); n != 1 {
 		t.Errorf("matched %d", n)
 	}
 	if n := p.exchange("amq.direct", "k", "4"); n != 1 {
 		t.Errorf("matched %d", n)
 	}
-	_, err = c.Exchange("gone")
+	_, err := c.Exchange("gone")
 	wantCode(t, err, kernel.CodeNotFound)
 	if got, err := c.Offsets("readers"); err != nil || !slices.Equal(got, []OffsetCommit{offset}) {
 		t.Errorf("%+v, %v", got, err)
@@ -113,6 +126,25 @@ func TestRestart(t *testing.T) {
 	if _, present = attach(t, connect(t, b), "temporary", false, 0); present {
 		t.Error("a session without expiry outlived the process")
 	}
+}
+
+// TestPowerLoss drops what was not synced, with the keyed state, which the log
+// must bring back.
+func TestPowerLoss(t *testing.T) {
+	fs := vfs.NewMem()
+	b := open(t, "/node", func(c *Config) { c.FS = fs })
+	offset, producer := fillNode(t, b)
+	after := fs.CrashClone(nil)
+	shut(t, b)
+	checkNode(t, open(t, "/node", func(c *Config) { c.FS = after }), offset, producer)
+}
+
+func TestClusterListener(t *testing.T) {
+	if _, err := Open(Config{DataDir: t.TempDir(), ClusterAddr: "0.0.0.0:0"}); err == nil {
+		t.Error("an open cluster listener is not protected by anything")
+	}
+	b := open(t, t.TempDir(), func(c *Config) { c.ClusterAddr = "127.0.0.1:0" })
+	declare(t, connect(t, b), QueueSpec{Name: "q", Durable: true})
 }
 
 func TestSessionExpiry(t *testing.T) {
