@@ -7,6 +7,10 @@ import (
 	"github.com/trivium-mq/trivium/protocols/mqtt/wire"
 )
 
+// calmTime is how long a connection that has nothing to write keeps large
+// buffers.
+const calmTime = time.Second
+
 // writeChunk is what has to go out within the write timeout.
 const writeChunk = 128 << 10
 
@@ -26,8 +30,8 @@ func (c *conn) write() {
 		if err != nil {
 			c.end(wire.Success, "", err)
 		}
-		if cap(buf) > keepBuffer {
-			buf = nil
+		if cap(buf) > keepBuffer && len(buf) < cap(buf)/4 {
+			buf = nil // the load has gone down
 		}
 	}
 }
@@ -53,9 +57,31 @@ func (c *conn) takeOut(buf []byte, settles []settlement) (_ []byte, _ []settleme
 			return nil, nil, false
 		}
 		s.idle = true
+		large := cap(s.buf) > keepBuffer || cap(buf) > keepBuffer
 		s.mu.Unlock()
-		<-s.wake
+		if !large {
+			<-s.wake
+			continue
+		}
+		timer := time.NewTimer(calmTime)
+		select {
+		case <-s.wake:
+		case <-timer.C:
+			buf = nil
+			s.shrink()
+			<-s.wake
+		}
+		timer.Stop()
 	}
+}
+
+// shrink lets a large outgoing buffer go if it is empty.
+func (s *sender) shrink() {
+	s.mu.Lock()
+	if len(s.buf) == 0 {
+		s.buf = nil
+	}
+	s.mu.Unlock()
 }
 
 func (c *conn) writeAll(b []byte) error {
