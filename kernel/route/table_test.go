@@ -125,92 +125,115 @@ var (
 	drawSource = rapid.SampledFrom([]string{"amq.direct", "amq.fanout", "amq.topic", "x1", "x2"})
 )
 
+// tableTest makes the same random changes to a table and to the model.
+type tableTest struct {
+	table    *Table
+	model    *model
+	nextID   byte
+	nextLive uint64
+}
+
+func (tt *tableTest) put(t *rapid.T, kind kernel.TopicKind, name string) {
+	prefix := map[kernel.TopicKind]string{kernel.Plain: "p", kernel.Filter: "f"}[kind]
+	tt.nextID++
+	topic := &Topic{Topic: &kernel.Topic{ID: kernel.TopicID{tt.nextID}, Name: name, Kind: kind}, Subscribed: rapid.Bool().Draw(t, "subscribed")}
+	if old := tt.model.topics[prefix+name]; old != nil {
+		topic.ID = old.ID
+	}
+	if kind == kernel.Plain && rapid.IntRange(0, 4).Draw(t, "exclusive") == 0 {
+		topic.Queue = &kernel.Queue{Exclusive: true}
+	}
+	tt.table, tt.model.topics[prefix+name] = tt.table.PutTopic(topic), topic
+}
+
+func (tt *tableTest) topic(t *rapid.T) { tt.put(t, kernel.Plain, drawName.Draw(t, "q")) }
+
+func (tt *tableTest) filter(t *rapid.T) {
+	tt.put(t, kernel.Filter, drawFilter.Filter(kernel.HasWildcard).Draw(t, "f"))
+}
+
+func (tt *tableTest) drop(t *rapid.T) {
+	m := tt.model
+	if len(m.topics) == 0 {
+		t.Skip()
+	}
+	k := rapid.SampledFrom(slices.Sorted(maps.Keys(m.topics))).Draw(t, "topic")
+	tt.table, _ = tt.table.DropTopic(m.topics[k].ID)
+	delete(m.topics, k)
+	m.bindings = slices.DeleteFunc(m.bindings, func(b kernel.Binding) bool { return "p"+b.Queue == k })
+}
+
+func (tt *tableTest) exchange(t *rapid.T) {
+	m := tt.model
+	name := rapid.SampledFrom([]string{"x1", "x2"}).Draw(t, "x")
+	if _, ok := m.exchanges[name]; ok {
+		tt.table = tt.table.DropExchange(name)
+		delete(m.exchanges, name)
+		m.bindings = slices.DeleteFunc(m.bindings, func(b kernel.Binding) bool { return b.Exchange == name })
+		return
+	}
+	m.exchanges[name] = rapid.SampledFrom([]kernel.ExchangeType{kernel.Direct, kernel.Fanout, kernel.Topics}).Draw(t, "type")
+	tt.table = tt.table.PutExchange(kernel.Exchange{Name: name, Type: m.exchanges[name]})
+}
+
+// binding draws a binding and finds it in the model, -1 = not there.
+func (tt *tableTest) binding(t *rapid.T) (kernel.Binding, int) {
+	b := kernel.Binding{
+		Exchange: drawSource.Draw(t, "x"), Queue: drawName.Draw(t, "q"), Key: drawKey.Draw(t, "k"),
+		Arguments: rapid.SampledFrom([][]kernel.Argument{nil, {{Name: "n", Value: int64(1)}}}).Draw(t, "args"),
+	}
+	return b, slices.IndexFunc(tt.model.bindings, func(o kernel.Binding) bool { return bindingKey(&o) == bindingKey(&b) })
+}
+
+func (tt *tableTest) bind(t *rapid.T) {
+	m := tt.model
+	b, at := tt.binding(t)
+	_, isThere := m.exchanges[b.Exchange]
+	want := isThere && m.topics["p"+b.Queue] != nil && at < 0
+	var ok bool
+	if tt.table, ok = tt.table.Bind(b); ok != want {
+		t.Fatalf("bind %+v: %v", b, ok)
+	}
+	if ok {
+		m.bindings = append(m.bindings, b)
+	}
+}
+
+func (tt *tableTest) unbind(t *rapid.T) {
+	b, at := tt.binding(t)
+	var ok bool
+	if tt.table, ok = tt.table.Unbind(b); ok != (at >= 0) {
+		t.Fatalf("unbind %+v: %v", b, ok)
+	}
+	if ok {
+		tt.model.bindings = slices.Delete(tt.model.bindings, at, at+1)
+	}
+}
+
+func (tt *tableTest) live(t *rapid.T) {
+	tt.nextLive++
+	l := &Live{ID: tt.nextLive, Filter: drawFilter.Draw(t, "f")}
+	tt.table, tt.model.live[l.ID] = tt.table.PutLive(l), l
+}
+
+func (tt *tableTest) unlive(t *rapid.T) {
+	if len(tt.model.live) == 0 {
+		t.Skip()
+	}
+	id := rapid.SampledFrom(slices.Sorted(maps.Keys(tt.model.live))).Draw(t, "live")
+	tt.table = tt.table.DropLive(tt.model.live[id])
+	delete(tt.model.live, id)
+}
+
 // TestTable runs random changes on a table and on the model and compares what
 // publishes reach.
 func TestTable(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		table, m := New("/"), newModel()
-		nextID := byte(1)
-		var nextLive uint64
-		put := func(kind kernel.TopicKind, name string) {
-			prefix := map[kernel.TopicKind]string{kernel.Plain: "p", kernel.Filter: "f"}[kind]
-			topic := &Topic{Topic: &kernel.Topic{ID: kernel.TopicID{nextID}, Name: name, Kind: kind}, Subscribed: rapid.Bool().Draw(t, "subscribed")}
-			if old := m.topics[prefix+name]; old != nil {
-				topic.ID = old.ID
-			}
-			if kind == kernel.Plain && rapid.IntRange(0, 4).Draw(t, "exclusive") == 0 {
-				topic.Queue = &kernel.Queue{Exclusive: true}
-			}
-			nextID++
-			table, m.topics[prefix+name] = table.PutTopic(topic), topic
-		}
-		binding := func() kernel.Binding {
-			return kernel.Binding{Exchange: drawSource.Draw(t, "x"), Queue: drawName.Draw(t, "q"), Key: drawKey.Draw(t, "k"),
-				Arguments: rapid.SampledFrom([][]kernel.Argument{nil, {{Name: "n", Value: int64(1)}}}).Draw(t, "args")}
-		}
-		same := func(b kernel.Binding) func(kernel.Binding) bool {
-			return func(o kernel.Binding) bool { return bindingKey(&o) == bindingKey(&b) }
-		}
+		tt := &tableTest{table: New("/"), model: newModel()}
 		t.Repeat(map[string]func(*rapid.T){
-			"topic":  func(t *rapid.T) { put(kernel.Plain, drawName.Draw(t, "q")) },
-			"filter": func(t *rapid.T) { put(kernel.Filter, drawFilter.Filter(kernel.HasWildcard).Draw(t, "f")) },
-			"drop": func(t *rapid.T) {
-				if len(m.topics) == 0 {
-					t.Skip()
-				}
-				k := rapid.SampledFrom(slices.Sorted(maps.Keys(m.topics))).Draw(t, "topic")
-				table, _ = table.DropTopic(m.topics[k].ID)
-				delete(m.topics, k)
-				m.bindings = slices.DeleteFunc(m.bindings, func(b kernel.Binding) bool { return "p"+b.Queue == k })
-			},
-			"exchange": func(t *rapid.T) {
-				name := rapid.SampledFrom([]string{"x1", "x2"}).Draw(t, "x")
-				if _, ok := m.exchanges[name]; ok {
-					table = table.DropExchange(name)
-					delete(m.exchanges, name)
-					m.bindings = slices.DeleteFunc(m.bindings, func(b kernel.Binding) bool { return b.Exchange == name })
-					return
-				}
-				m.exchanges[name] = rapid.SampledFrom([]kernel.ExchangeType{kernel.Direct, kernel.Fanout, kernel.Topics}).Draw(t, "type")
-				table = table.PutExchange(kernel.Exchange{Name: name, Type: m.exchanges[name]})
-			},
-			"bind": func(t *rapid.T) {
-				b := binding()
-				_, isThere := m.exchanges[b.Exchange]
-				want := isThere && m.topics["p"+b.Queue] != nil && !slices.ContainsFunc(m.bindings, same(b))
-				var ok bool
-				if table, ok = table.Bind(b); ok != want {
-					t.Fatalf("bind %+v: %v", b, ok)
-				}
-				if ok {
-					m.bindings = append(m.bindings, b)
-				}
-			},
-			"unbind": func(t *rapid.T) {
-				b := binding()
-				i := slices.IndexFunc(m.bindings, same(b))
-				var ok bool
-				if table, ok = table.Unbind(b); ok != (i >= 0) {
-					t.Fatalf("unbind %+v: %v", b, ok)
-				}
-				if ok {
-					m.bindings = slices.Delete(m.bindings, i, i+1)
-				}
-			},
-			"live": func(t *rapid.T) {
-				nextLive++
-				l := &Live{ID: nextLive, Filter: drawFilter.Draw(t, "f")}
-				table, m.live[l.ID] = table.PutLive(l), l
-			},
-			"unlive": func(t *rapid.T) {
-				if len(m.live) == 0 {
-					t.Skip()
-				}
-				id := rapid.SampledFrom(slices.Sorted(maps.Keys(m.live))).Draw(t, "live")
-				table = table.DropLive(m.live[id])
-				delete(m.live, id)
-			},
-			"": func(t *rapid.T) { compare(t, table, m) },
+			"topic": tt.topic, "filter": tt.filter, "drop": tt.drop, "exchange": tt.exchange,
+			"bind": tt.bind, "unbind": tt.unbind, "live": tt.live, "unlive": tt.unlive,
+			"": func(t *rapid.T) { compare(t, tt.table, tt.model) },
 		})
 	})
 }
