@@ -9,7 +9,6 @@ import (
 
 	"github.com/trivium-mq/trivium/kernel"
 	slog "github.com/trivium-mq/trivium/storage/log"
-	"github.com/trivium-mq/trivium/storage/record"
 )
 
 // Group is one placement group on this node. Its methods are safe for
@@ -208,8 +207,8 @@ func (g *Group) AppendBatch(p PartitionID, batch []byte, done kernel.Completion,
 	if len(batch) > g.limits.RecordBytes {
 		return errTooLarge
 	}
-	if _, rest, err := record.Split(batch); err != nil || len(rest) > 0 {
-		return kernel.Errorf(kernel.CodeCorrupt, "", "", "not exactly one batch: %v", err)
+	if err := checkBatch(batch); err != nil {
+		return kernel.Errorf(kernel.CodeCorrupt, "batch", "", "%v", err)
 	}
 	set := g.Targets(p)
 	if g.volatile {

@@ -133,8 +133,8 @@ func (m *machine) applySection(s *section) error {
 // applyBatch gives a batch its offsets in each of its targets. Targets that do
 // not exist (any more) discard it.
 func (m *machine) applyBatch(s *section) error {
-	if _, rest, err := record.Split(s.body); err != nil || len(rest) > 0 {
-		return fmt.Errorf("%w: batch: %w", errFormat, err)
+	if err := checkBatch(s.body); err != nil {
+		return fmt.Errorf("%w: %w", errFormat, err)
 	}
 	res := batchResult{base: -1}
 	for _, id := range s.targets {
@@ -159,6 +159,18 @@ func (m *machine) applyBatch(s *section) error {
 	}
 	if m.flight != nil {
 		m.flight.results = append(m.flight.results, res)
+	}
+	return nil
+}
+
+// checkBatch says whether bytes may be linked into the log as one batch.
+func checkBatch(b []byte) error {
+	_, rest, err := record.Split(b)
+	switch {
+	case err != nil:
+		return err
+	case len(rest) > 0 || record.LastOffsetDelta(b) < 0 || record.Count(b) < 0:
+		return record.ErrInvalid
 	}
 	return nil
 }
