@@ -89,12 +89,19 @@ func (c *Conn) joinGroup(g *group, opt kernel.MemberOptions, hold bool, to kerne
 	if to != nil {
 		to = &tap{Consumer: to, counters: c.counters, settles: opt.AutoSettle}
 	}
+	t := c.tenant
 	pm, err := g.place.Join(g.id, opt, to)
+	if kernel.CodeOf(err) == kernel.CodeAccessRefused {
+		name := g.spec.Address.String()
+		if g.spec.Address.IsOwn() {
+			name = g.spec.Address.Topic
+		}
+		return nil, kernel.Errorf(kernel.CodeAccessRefused, "queue", name, "queue '%s' in vhost '%s' in exclusive use", name, t.name)
+	}
 	if err != nil {
 		return nil, err
 	}
 	m.m = pm
-	t := c.tenant
 	t.mu.Lock()
 	if !m.pull {
 		g.members++

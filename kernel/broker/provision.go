@@ -63,7 +63,7 @@ func (t *tenant) makeTopic(ctx context.Context, kt *kernel.Topic, specs ...catal
 		func() (err error) { rt, groups, err = b.place(ctx, kt, specs); return err },
 	)
 	if err != nil {
-		b.undoTopic(ctx, kt)
+		b.undoTopic(kt)
 		return nil, nil, err
 	}
 	t.mu.Lock()
@@ -75,9 +75,12 @@ func (t *tenant) makeTopic(ctx context.Context, kt *kernel.Topic, specs ...catal
 	return rt, groups, nil
 }
 
-// undoTopic removes what a failed makeTopic may have left. What it cannot
-// remove now, the next start does.
-func (b *Broker) undoTopic(ctx context.Context, kt *kernel.Topic) {
+// undoTopic removes what a failed makeTopic may have left, or may still bring
+// about: it comes after that in the log. What it cannot remove now, the next
+// start does.
+func (b *Broker) undoTopic(kt *kernel.Topic) {
+	ctx, cancel := b.changeContext()
+	defer cancel()
 	if !kt.Volatile {
 		_ = b.commit(ctx, catalog.DropTopic{ID: kt.ID})
 	}
@@ -135,7 +138,9 @@ func (t *tenant) makeGroup(ctx context.Context, kt *kernel.Topic, spec catalog.G
 	)
 	if err != nil {
 		if len(ops) > 0 {
-			_ = b.commit(ctx, catalog.DropGroup{Topic: kt.ID, Group: spec.Address.Group})
+			undo, cancel := b.changeContext() // ctx may have ended
+			defer cancel()
+			_ = b.commit(undo, catalog.DropGroup{Topic: kt.ID, Group: spec.Address.Group})
 		}
 		return nil, err
 	}

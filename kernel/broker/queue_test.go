@@ -335,6 +335,21 @@ func TestShareGroups(t *testing.T) {
 	}
 }
 
+func TestExclusiveConsumer(t *testing.T) {
+	b := open(t, t.TempDir())
+	c := connect(t, b)
+	declare(t, c, QueueSpec{Name: "q", Durable: true})
+	m, _ := consume(t, c, "q", kernel.MemberOptions{Exclusive: true}, 1)
+	addr, _ := c.Address("q")
+	_, err := c.Join(soon(t), addr, kernel.MemberOptions{}, newInbox())
+	wantCode(t, err, kernel.CodeAccessRefused)
+	if err.(*kernel.Error).Detail != "queue 'q' in vhost '/' in exclusive use" {
+		t.Error(err)
+	}
+	m.Leave()
+	consume(t, c, "q", kernel.MemberOptions{}, 1)
+}
+
 func TestJoinCreates(t *testing.T) {
 	b := open(t, t.TempDir())
 	c := connect(t, b)

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -269,6 +270,28 @@ func TestTakeover(t *testing.T) {
 	third.Close()
 	if _, present = attach(t, connect(t, b), "c", false, 0); present {
 		t.Error("the session outlived its expiry of 0")
+	}
+}
+
+// TestExpiryTimer lets the timer of a session discard it.
+func TestExpiryTimer(t *testing.T) {
+	b := open(t, t.TempDir())
+	s, _ := attach(t, connect(t, b), "c", true, time.Millisecond)
+	subscribe(t, s, "x/#", 1)
+	e := s.s
+	s.Detach(time.Millisecond)
+	gone := func() bool {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return e.gone
+	}
+	for limit := soon(t); !gone(); runtime.Gosched() {
+		if limit.Err() != nil {
+			t.Fatal("the session did not expire")
+		}
+	}
+	if n := publisher(t, connect(t, b)).topic("x/1", "m"); n != 0 {
+		t.Errorf("its topic outlived it: %d", n)
 	}
 }
 
