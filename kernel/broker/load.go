@@ -164,6 +164,9 @@ func (l *loader) loadBindings() error {
 }
 
 func (l *loader) loadSessions() error {
+	if err := l.settleKeys(); err != nil {
+		return err
+	}
 	now := l.b.now()
 	err := l.b.durable.Iterate(session.SessionPrefix(), func(key, value []byte) error {
 		tenant, client, err := session.ParseSessionKey(key)
@@ -215,6 +218,13 @@ func (l *loader) loadSessions() error {
 		return err
 	}
 	return l.expireSessions()
+}
+
+// settleKeys returns when the keyed state holds all that the log says. It is
+// written behind the log: a write of our own that has come through had all
+// others before it.
+func (l *loader) settleKeys() error {
+	return l.b.durable.Put(l.ctx, []placement.KV{{Key: []byte("start")}})
 }
 
 // loadSubscription gives a session a subscription, with the group it reads.
