@@ -19,7 +19,6 @@ type counter struct {
 	got     atomic.Int64
 	want    int64
 	reached chan struct{}
-	unacked int
 }
 
 func (c *counter) Completed(_ uint64, res kernel.Result) {

@@ -252,6 +252,7 @@ func (m *machine) dropTopic(id kernel.TopicID) {
 	}
 	for _, g := range t.groups {
 		delete(m.groups, g.id)
+		delete(m.names, groupName{id, g.spec.Address})
 	}
 	groups := t.groups
 	t.groups = nil
@@ -302,10 +303,8 @@ func (m *machine) createGroup(d *decoder) (res commandResult) {
 		res.err = kernel.Errorf(kernel.CodeNotFound, "topic", spec.Address.Topic, "it is not in the placement group")
 		return res
 	}
-	for _, g := range t.groups {
-		if g.spec.Address == spec.Address {
-			return commandResult{ids: []uint64{uint64(g.id)}}
-		}
+	if g := m.names[groupName{spec.Topic, spec.Address}]; g != nil {
+		return commandResult{ids: []uint64{uint64(g.id)}}
 	}
 	m.table.mu.Lock()
 	defer m.table.mu.Unlock()
@@ -326,7 +325,8 @@ func (m *machine) createGroup(d *decoder) (res commandResult) {
 func (m *machine) addGroup(t *topic, id GroupID, spec GroupSpec, revision uint64) *share {
 	g := newShare(id, t, spec, revision)
 	m.groups[id] = g
-	t.groups = append(t.groups, g)
+	m.names[groupName{t.id, spec.Address}] = g
+	t.groups = addShare(t.groups, g)
 	m.tell(t.shard, event{kind: evGroup, share: g})
 	return g
 }
@@ -355,7 +355,8 @@ func (m *machine) dropGroup(id GroupID) {
 	}
 	m.table.mu.Lock()
 	delete(m.groups, id)
-	g.topic.groups = slices.DeleteFunc(g.topic.groups, func(x *share) bool { return x == g })
+	delete(m.names, groupName{g.topic.id, g.spec.Address})
+	g.topic.groups = removeShare(g.topic.groups, g)
 	m.table.mu.Unlock()
 	m.tell(g.topic.shard, event{kind: evDropped, share: g})
 }

@@ -11,7 +11,7 @@ type eventKind uint8
 
 const (
 	evExtended     eventKind = iota + 1 // part has new records
-	evSettled                           // data settles records of share on partition id
+	evSettled                           // data settles records of share on part
 	evTrimmed                           // part starts at n now
 	evPartition                         // part was made
 	evGroup                             // share was made
@@ -35,7 +35,6 @@ type event struct {
 	share     *share
 	part      *partition
 	topic     *topic
-	id        PartitionID
 	n         int64
 	data      []byte
 	window    *sharegroup.Window

@@ -91,7 +91,7 @@ func (s *shard) addShare(sh *share) {
 		sh.policy.ReadAhead = s.ahead
 	}
 	sh.group = sharegroup.NewGroup(sh.policy)
-	sh.topic.lane.shares = append(sh.topic.lane.shares, sh)
+	sh.topic.lane.shares = addShare(sh.topic.lane.shares, sh)
 }
 
 func (s *shard) addWindow(sh *share, w *window) {
@@ -112,7 +112,7 @@ func (s *shard) dropShare(sh *share) {
 	sh.gone = true
 	sh.windows, sh.group = nil, sharegroup.NewGroup(sh.policy)
 	l := &sh.topic.lane
-	l.shares = slices.DeleteFunc(l.shares, func(x *share) bool { return x == sh })
+	l.shares = removeShare(l.shares, sh)
 	s.floorsMoved(sh.topic)
 	sh.stat.ready.Store(0)
 	sh.stat.held.Store(0)
@@ -140,7 +140,7 @@ func (s *shard) dismiss(sh *share, reason error) {
 func (s *shard) deactivate(sh *share) {
 	sh.active = false
 	l := &sh.topic.lane
-	l.active = slices.DeleteFunc(l.active, func(x *share) bool { return x == sh })
+	l.active = removeShare(l.active, sh)
 }
 
 // lead begins to hand out. Everything that earlier leaders have logged has
@@ -202,7 +202,7 @@ func (s *shard) join(sh *share, opt kernel.MemberOptions, to kernel.Consumer) (*
 	sh.members[id] = m
 	if !sh.active {
 		sh.active = true
-		sh.topic.lane.active = append(sh.topic.lane.active, sh)
+		sh.topic.lane.active = addShare(sh.topic.lane.active, sh)
 		sh.extend()
 	}
 	s.queue(sh)

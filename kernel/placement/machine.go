@@ -115,8 +115,9 @@ func (m *machine) applySection(s *section) error {
 		if m.reader.term != m.entry.Term {
 			return nil // made under another leadership: its overlay is gone
 		}
-		if g := m.groups[s.group]; g != nil {
-			m.tell(g.topic.shard, event{kind: evSettled, share: g, id: s.partition, data: s.body})
+		g, p := m.groups[s.group], m.parts[s.partition]
+		if g != nil && p != nil && p.topic == g.topic {
+			m.tell(g.topic.shard, event{kind: evSettled, share: g, part: p, data: s.body})
 		}
 	case sectionTrim:
 		if p := m.parts[s.partition]; p != nil && m.reader.term == m.entry.Term {

@@ -9,8 +9,9 @@ import (
 
 // Member is one consumer's place in a share group. Its methods are safe for
 // concurrent use, but Acquire, Stop and Leave wait for the group's goroutine:
-// they must not be called from within a Deliver or Ended call, or a function
-// given to Acquire. Credit and Settle may be called from anywhere.
+// they must not be called from within a Deliver or Ended call or a function
+// given to Acquire, nor while holding a lock that one of these takes. Credit and
+// Settle may be called from anywhere.
 type Member struct {
 	share *share
 	shard *shard

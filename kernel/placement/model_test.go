@@ -346,7 +346,7 @@ func (m *model) trimmable(part PartitionID, offset int64) bool {
 		return false // kept for a day
 	}
 	for _, g := range m.groups {
-		if sh := m.h.g.machine.groups[g.id]; g.owner && sh.byID(part) != nil && !g.acked[place{part, offset}] {
+		if sh := m.h.g.machine.groups[g.id]; g.owner && sh.topic == m.h.g.machine.parts[part].topic && !g.acked[place{part, offset}] {
 			return false
 		}
 	}

@@ -328,7 +328,8 @@ func contents(t testing.TB, p *partition) (numbers []uint64) {
 func TestTargetsAreInterned(t *testing.T) {
 	s := newStepped(t)
 	a, b := s.Targets(3, 1, 2), s.Targets(1, 2, 3, 2)
-	if a != b || s.Targets(1) != s.Targets(1) || s.Targets(1) == s.Targets(2) {
+	one, same := s.Targets(1), s.Targets(1)
+	if a != b || one != same || one == s.Targets(2) {
 		t.Fatal("equal sets are not one")
 	}
 	if fmt.Sprint(a.Partitions()) != "[1 2 3]" {

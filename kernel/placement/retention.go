@@ -6,11 +6,12 @@ import (
 	"github.com/trivium-mq/trivium/kernel"
 )
 
-// How eagerly a topic that keeps nothing beyond use is trimmed: at once when
-// that many records are settled and few groups are to be asked, else at the
-// next tick.
+// How eagerly a topic that keeps nothing beyond use is trimmed: at once when so
+// many records are settled, or it holds so many bytes, and few groups are to be
+// asked; else at the next tick.
 const (
 	trimRecords = 512
+	trimBytes   = 1 << 20
 	trimShares  = 8
 )
 
@@ -23,37 +24,27 @@ type lanePart struct {
 
 // floorMoved notes that more of a partition may be deleted.
 func (s *shard) floorMoved(p *partition) {
-	if s.term == 0 || p.cut.listed || p.cut.retention == (kernel.Retention{}) {
+	c := &p.cut
+	if s.term == 0 || c.retention == (kernel.Retention{}) {
 		return
 	}
-	p.cut.listed = true
-	s.trims = append(s.trims, p)
+	if c.retention.Delete && len(p.topic.lane.shares) <= trimShares {
+		start := s.deletable(p)
+		if start-c.asked >= trimRecords || p.log.Bytes() >= trimBytes {
+			s.trim(p, start)
+			return
+		}
+	}
+	if !c.listed {
+		c.listed = true
+		s.trims = append(s.trims, p)
+	}
 }
 
 func (s *shard) floorsMoved(t *topic) {
 	for _, p := range t.lane.parts {
 		s.floorMoved(p)
 	}
-}
-
-// retain trims, within a step, the partitions that keep nothing settled.
-func (s *shard) retain() {
-	rest := s.trims[:0]
-	for _, p := range s.trims {
-		if !p.cut.retention.Delete || len(p.topic.lane.shares) > trimShares {
-			rest = append(rest, p) // the tick looks at it
-			continue
-		}
-		if start := s.deletable(p); start-p.cut.asked >= trimRecords {
-			s.trim(p, start)
-		} else if start > p.cut.asked {
-			rest = append(rest, p)
-			continue
-		}
-		p.cut.listed = false
-	}
-	clear(s.trims[len(rest):])
-	s.trims = rest
 }
 
 // sweep trims whatever may be trimmed.
@@ -80,17 +71,19 @@ func (s *shard) sweep() {
 // records go.
 func (s *shard) deletable(p *partition) int64 {
 	r := p.cut.retention
-	end := p.log.End()
-	floor, owned := s.floors(p)
-	start := int64(0)
-	if r.Delete && floor < math.MaxInt64 {
-		start = floor
-	}
+	start, end := p.log.Start(), p.log.End()
+	old := start
 	if r.Age > 0 {
-		old := p.age.older(s.clock.wall()-r.Age.Milliseconds(), end)
-		start = max(start, min(old, owned))
+		old = p.age.older(s.clock.wall()-r.Age.Milliseconds(), end)
 	}
-	return min(start, end)
+	if !r.Delete && old <= start {
+		return start // the usual case of the tick
+	}
+	used, owned := s.floors(p)
+	if r.Delete && used < math.MaxInt64 {
+		start = max(start, used)
+	}
+	return min(max(start, min(old, owned)), end)
 }
 
 // floors returns the lowest floor of the owner groups (of all groups if none

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 
 	"github.com/rs/zerolog"
 
@@ -25,14 +26,16 @@ type sealer struct {
 	logger  zerolog.Logger
 	kept    []*slog.Manifest // of the checkpoints that are kept, newest last
 
-	mu    sync.Mutex
-	queue []*capture
-	wake  chan struct{} // capacity 1
+	mu      sync.Mutex
+	queue   []*capture
+	waiting atomic.Int32  // length of queue
+	wake    chan struct{} // capacity 1
 }
 
 func (s *sealer) post(c *capture) {
 	s.mu.Lock()
 	s.queue = append(s.queue, c)
+	s.waiting.Store(int32(len(s.queue)))
 	s.mu.Unlock()
 	signal(s.wake)
 }
@@ -62,6 +65,7 @@ func (s *sealer) step() (more bool, err error) {
 		s.queue = s.queue[1:]
 	}
 	more = len(s.queue) > 0
+	s.waiting.Store(int32(len(s.queue)))
 	s.mu.Unlock()
 	s.metrics.Checkpoints.Add(1)
 	return more, nil
@@ -125,11 +129,7 @@ func (s *sealer) install(p *slog.Plan) error {
 }
 
 // behind says whether seals pile up because none succeeds.
-func (s *sealer) behind() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.queue) > maxSeals
-}
+func (s *sealer) behind() bool { return s.waiting.Load() > maxSeals }
 
 // maxSeals is how many seals may wait for their checkpoint before publishes
 // are refused.
@@ -140,4 +140,5 @@ func (s *sealer) reset(m *slog.Manifest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.queue, s.kept = nil, []*slog.Manifest{m}
+	s.waiting.Store(0)
 }

@@ -275,7 +275,6 @@ func (s *shard) collect() {
 	}
 	clear(s.touched)
 	s.touched = s.touched[:0]
-	s.retain()
 	if len(s.section) > 0 {
 		s.prop.settle(s.term, s.section, s.urgent)
 		s.section, s.urgent = s.section[:0], false
@@ -301,7 +300,7 @@ func (s *shard) gather(sh *share) {
 // settled applies a settlement of the log to the durable layer.
 func (s *shard) settled(e *event) error {
 	sh := e.share
-	w := sh.byID(e.id)
+	w := sh.window(e.part.index)
 	if sh.gone || w == nil {
 		return nil
 	}

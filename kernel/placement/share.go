@@ -90,16 +90,6 @@ func (s *share) search(index int32) (int, bool) {
 	return slices.BinarySearchFunc(s.windows, index, func(w *window, x int32) int { return cmp.Compare(w.part.index, x) })
 }
 
-// byID returns the window on a partition, or nil.
-func (s *share) byID(id PartitionID) *window {
-	for _, w := range s.windows { // few; settlements of one-partition groups are the hot case
-		if w.part.id == id {
-			return w
-		}
-	}
-	return nil
-}
-
 func (s *share) add(w *window) {
 	i, _ := s.search(w.part.index)
 	s.windows = slices.Insert(s.windows, i, w)
@@ -138,4 +128,22 @@ func (s *share) reserving() bool {
 		}
 	}
 	return false
+}
+
+// addShare and removeShare keep a list of shares in the order of their ids.
+func addShare(list []*share, s *share) []*share {
+	i, _ := searchShare(list, s)
+	return slices.Insert(list, i, s)
+}
+
+func removeShare(list []*share, s *share) []*share {
+	i, ok := searchShare(list, s)
+	if !ok {
+		return list
+	}
+	return slices.Delete(list, i, i+1)
+}
+
+func searchShare(list []*share, s *share) (int, bool) {
+	return slices.BinarySearchFunc(list, s.id, func(x *share, id GroupID) int { return cmp.Compare(x.id, id) })
 }

@@ -45,6 +45,13 @@ type table struct {
 	topics map[kernel.TopicID]*topic
 	parts  map[PartitionID]*partition
 	groups map[GroupID]*share
+	names  map[groupName]*share // machine only
+}
+
+// groupName is what identifies a share group.
+type groupName struct {
+	topic   kernel.TopicID
+	address kernel.GroupAddress
 }
 
 func newTable() table {
@@ -52,6 +59,7 @@ func newTable() table {
 		topics: make(map[kernel.TopicID]*topic),
 		parts:  make(map[PartitionID]*partition),
 		groups: make(map[GroupID]*share),
+		names:  make(map[groupName]*share),
 	}
 }
 
