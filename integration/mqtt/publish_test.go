@@ -3,6 +3,7 @@ package mqtt
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -244,4 +245,30 @@ func TestAcrossAMQP(t *testing.T) {
 	if string(d.Body) != "from mqtt" || d.RoutingKey != topic+".y" || d.Exchange != "amq.topic" || d.ContentType != "text/y" || d.Headers["k"] != "v" {
 		t.Errorf("%+v", d)
 	}
+}
+
+// Messages up to the maximum packet size pass, live and through the log, among
+// small ones and in order.
+func TestLargeMessages(t *testing.T) {
+	topic := name("t")
+	live, durable := open(t, shared, clean(wire.V5)), open(t, shared, v5(name("c")))
+	for _, p := range []*peer{live, durable} {
+		p.subscribe(wire.Filter{Name: topic, QoS: 1})
+	}
+	pub := open(t, shared, clean(wire.V5))
+	for i, size := range []int{10, 1 << 20, 10, 8 << 20, 10} {
+		payload := strings.Repeat(fmt.Sprint(i), size)
+		if code := pub.publish(topic, payload); code != 0 {
+			t.Fatalf("PUBACK 0x%02x for %d bytes", code, size)
+		}
+		for _, p := range []*peer{live, durable} {
+			if m := p.message(); string(m.Payload) != payload {
+				t.Fatalf("got %d bytes, want %d", len(m.Payload), size)
+			} else {
+				p.puback(m, wire.Success)
+			}
+		}
+	}
+	pub.send(packet(wire.V5, 1, 1, topic, strings.Repeat("x", 16<<20))[:1<<10])
+	pub.wantEnd(wire.PacketTooLarge)
 }

@@ -104,6 +104,9 @@ func (c *conn) loop() error {
 			continue
 		}
 		c.flush()
+		if err := c.checkControl(); err != nil {
+			return err
+		}
 		if err := c.arm(); err != nil {
 			return err
 		}
@@ -232,7 +235,8 @@ func (c *conn) end(code wire.Code, text string, err error) {
 		_ = c.net.Close() // the writer may be stuck in a write that nobody reads
 		return
 	}
-	_ = c.net.SetReadDeadline(past) // fails only if it is closed already
+	_ = c.net.SetWriteDeadline(time.Now().Add(lastWrite)) // these fail only if it is closed already
+	_ = c.net.SetReadDeadline(past)
 }
 
 var past = time.Unix(1, 0)
@@ -240,6 +244,7 @@ var past = time.Unix(1, 0)
 // stop asks the reader to end the connection because the server stops.
 func (c *conn) stop() {
 	c.stopped.Store(true)
+	c.cancel() // it may wait for room in the line of PUBACKs
 	_ = c.net.SetReadDeadline(past)
 }
 

@@ -69,6 +69,9 @@ func (c *conn) refuse(err error) error {
 	if !ok {
 		e = &wire.Error{Code: connectReason(err), Text: explain(err)}
 	}
+	if c.stopped.Load() {
+		e = &wire.Error{Code: wire.ServerUnavailable, Text: "server shutting down"}
+	}
 	if c.connected {
 		return e // refused after CONNACK: DISCONNECT says so
 	}
@@ -171,7 +174,8 @@ func (c *conn) settings(req *wire.ConnectRequest) error {
 
 // login finds out who the client is.
 func (c *conn) login(req *wire.ConnectRequest) (err error) {
-	if req.HasUser {
+	given := req.HasUser || req.HasPassword
+	if given {
 		c.identity, err = c.server.node.Authenticate("", req.User, string(req.Password), c.net.RemoteAddr())
 	} else {
 		c.identity, err = c.server.node.Anonymous(kernel.DefaultTenant, c.net.RemoteAddr())
@@ -179,7 +183,7 @@ func (c *conn) login(req *wire.ConnectRequest) (err error) {
 	switch {
 	case err == nil:
 		return nil
-	case kernel.CodeOf(err) == kernel.CodeAccessRefused && req.HasUser:
+	case kernel.CodeOf(err) == kernel.CodeAccessRefused && given:
 		return fault(wire.BadCredentials, "user name or password refused")
 	default:
 		return err

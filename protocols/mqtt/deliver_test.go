@@ -1,9 +1,11 @@
 package mqtt
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -442,4 +444,26 @@ func TestSubackReasons(t *testing.T) {
 			t.Errorf("code %d: % x", code, got)
 		}
 	}
+}
+
+// A client that sends and never reads is cut off before its answers pile up.
+func TestAnswersNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, Limits{})
+		p, _ := r.connect(v4("a"))
+		pings := bytes.Repeat(wire.AppendPingreq(nil), 16<<10)
+		for n := 0; ; n++ {
+			if n > 2*maxControl/len(pings) {
+				t.Fatal("still served")
+			}
+			_ = p.c.SetWriteDeadline(time.Now().Add(2 * lastWrite))
+			if _, err := p.c.Write(pings); err != nil {
+				break
+			}
+		}
+		begin := time.Now()
+		if _, err := p.c.Read(make([]byte, 1)); err == nil || time.Since(begin) > lastWrite {
+			t.Errorf("cut off after %v: %v", time.Since(begin), err)
+		}
+	})
 }

@@ -9,10 +9,10 @@ func (c *conn) ping(body []byte) error {
 		return fault(wire.MalformedPacket, "PINGREQ with a body")
 	}
 	c.out.packet(pingresp)
-	return c.checkControl()
+	return nil
 }
 
-// checkControl ends a connection that asks without reading the answers.
+// checkControl ends a connection whose client sends without reading the answers.
 func (c *conn) checkControl() error {
 	s := &c.out
 	s.mu.Lock()

@@ -17,5 +17,5 @@ func (c *conn) exactlyOnce(pt byte, body []byte) error {
 	case pt == wire.Pubrec && code < wire.UnspecifiedError:
 		c.out.ack(wire.Pubrel, id, wire.PacketIDNotFound)
 	}
-	return c.checkControl()
+	return nil
 }

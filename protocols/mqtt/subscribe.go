@@ -56,7 +56,7 @@ func (c *conn) subscribe(body []byte) error {
 		c.addFeed(a.feed, a.member)
 	}
 	c.replenish()
-	return c.checkControl()
+	return nil
 }
 
 func (c *conn) addSubscription(sub kernel.Subscription, f *feed) (member, error) {
@@ -145,5 +145,5 @@ func (c *conn) unsubscribe(body []byte) error {
 		}
 	}
 	c.out.packet(wire.AppendUnsuback(nil, c.version, req.ID, codes))
-	return c.checkControl()
+	return nil
 }
