@@ -77,8 +77,7 @@ func setRetentionCommand(topic kernel.TopicID, r kernel.Retention, revision uint
 
 func createGroupCommand(spec GroupSpec, revision uint64) []byte {
 	b := binary.AppendUvarint([]byte{cmdCreateGroup}, revision)
-	b = appendGroupSpec(b, spec)
-	return appendBool(b, spec.FromStart)
+	return appendGroupSpec(b, spec)
 }
 
 func appendGroupSpec(b []byte, s GroupSpec) []byte {
@@ -88,6 +87,7 @@ func appendGroupSpec(b []byte, s GroupSpec) []byte {
 	b = appendString(b, s.Address.Group)
 	b = appendString(b, s.Address.Topic)
 	b = appendBool(b, s.Owner)
+	b = appendBool(b, s.FromStart)
 	b = binary.AppendUvarint(b, uint64(s.FailedLimit))
 	b = binary.AppendUvarint(b, uint64(s.AcquiredLimit))
 	return binary.AppendUvarint(b, uint64(s.MaxAcquired))
@@ -97,7 +97,7 @@ func (d *decoder) groupSpec() (s GroupSpec) {
 	s.Topic = d.topicID()
 	s.Address.Kind = kernel.TopicKind(d.byte())
 	s.Address.Tenant, s.Address.Group, s.Address.Topic = d.string(), d.string(), d.string()
-	s.Owner = d.bool()
+	s.Owner, s.FromStart = d.bool(), d.bool()
 	s.FailedLimit, s.AcquiredLimit, s.MaxAcquired = d.int(math.MaxInt32), d.int(math.MaxInt32), d.int(math.MaxInt32)
 	return s
 }
@@ -294,7 +294,6 @@ func (m *machine) setRetention(d *decoder) (res commandResult) {
 
 func (m *machine) createGroup(d *decoder) (res commandResult) {
 	revision, spec := d.uvarint(), d.groupSpec()
-	spec.FromStart = d.bool()
 	t := m.topics[spec.Topic]
 	if d.err != nil {
 		return res

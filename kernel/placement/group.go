@@ -92,15 +92,18 @@ func (g *Group) onLead(term uint64) {
 	g.leading.Store(term)
 	g.prop.reached(term)
 	g.prop.lead(term)
+	// Others are told when the shards and the keyed state have come as far.
 	left := new(atomic.Int32)
-	left.Store(int32(len(g.shards)))
-	for _, s := range g.shards {
-		s.post([]event{{kind: evLead, n: int64(term), call: func() {
-			if left.Add(-1) == 0 {
-				g.ready.set(term)
-			}
-		}}})
+	left.Store(int32(len(g.shards)) + 1)
+	come := func() {
+		if left.Add(-1) == 0 {
+			g.ready.set(term)
+		}
 	}
+	for _, s := range g.shards {
+		s.post([]event{{kind: evLead, n: int64(term), call: come}})
+	}
+	g.out.box.post(errand{call: come})
 }
 
 // onUnlead ends serving.
@@ -168,7 +171,8 @@ func (g *Group) flush() {
 // Ready returns nil while the group leads and serves, else CodeUnavailable.
 func (g *Group) Ready() error { return g.ready.err() }
 
-// WaitReady waits until the group leads and serves.
+// WaitReady waits until the group leads and serves: the whole log has been
+// applied, to the groups and to the keyed state.
 func (g *Group) WaitReady(ctx context.Context) error { return g.ready.wait(ctx) }
 
 // Metrics returns the group's counters.

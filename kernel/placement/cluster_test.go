@@ -1,0 +1,182 @@
+package placement
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"github.com/rs/zerolog"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/metasvc/raftgroup"
+	"github.com/trivium-mq/trivium/metasvc/transport"
+	"github.com/trivium-mq/trivium/storage/checkpoint"
+	"github.com/trivium-mq/trivium/storage/kv"
+	"github.com/trivium-mq/trivium/storage/vfs"
+	"github.com/trivium-mq/trivium/storage/wal"
+)
+
+// cluster is three replicas of a group in one process.
+type cluster struct {
+	t     testing.TB
+	net   *transport.Memory
+	peers []raftgroup.Server
+	wals  []*wal.WAL
+	nodes []*Group
+	led   chan struct{}
+}
+
+func newCluster(t testing.TB, limits Limits) *cluster {
+	c := &cluster{t: t, net: transport.NewMemory(500 * time.Millisecond), led: make(chan struct{}, 1)}
+	for i := range 3 {
+		id := fmt.Sprint("n", i)
+		c.peers = append(c.peers, raftgroup.Server{ID: id, Address: id})
+	}
+	for i := range 3 {
+		id, fs := c.peers[i].ID, vfs.NewMem()
+		keys, err := kv.OpenMemory()
+		must(t, err)
+		t.Cleanup(func() { keys.Close() })
+		log, err := wal.Open(fs, "wal", wal.Options{FileSize: 4 << 20})
+		must(t, err)
+		g, err := Open(Config{
+			ID: 1, FS: fs, Dir: filepath.Join("data", id), WAL: log.Group(1), KV: keys, Shards: 2, Logger: zerolog.Nop(), Limits: limits,
+			Raft: Raft{
+				NodeID: id, Bootstrap: c.peers, KeepBytes: 1,
+				Transport: func() (raft.Transport, error) { return c.net.Join(id), nil },
+				Timing:    raftgroup.Timing{Heartbeat: 300 * time.Millisecond},
+			},
+		})
+		must(t, err)
+		c.wals, c.nodes = append(c.wals, log), append(c.nodes, g)
+	}
+	return c
+}
+
+// leader waits for one of the given nodes to serve.
+func (c *cluster) leader(among ...int) int {
+	c.t.Helper()
+	found := make(chan int, len(among))
+	for _, i := range among {
+		go func() {
+			if c.nodes[i].WaitReady(soon(c.t)) == nil {
+				found <- i
+			}
+		}()
+	}
+	return <-found
+}
+
+func (c *cluster) close() {
+	for i, g := range c.nodes {
+		g.Close()
+		must(c.t, c.wals[i].Close())
+	}
+}
+
+// TestLeaderChange: a new leader has what was confirmed, hands out again what
+// was in flight, marked, and not what was settled.
+func TestLeaderChange(t *testing.T) {
+	c := newCluster(t, Limits{SealBytes: 8 << 10})
+	defer c.close()
+	old := c.leader(0, 1, 2)
+	g := c.nodes[old]
+	parts, id := queue(t, g, 1, 1, kernel.RetainDay)
+	publish(t, g, g.Targets(parts...), 0, 500)
+	s := newSink()
+	m := join(t, g, id, kernel.MemberOptions{}, s)
+	m.Credit(100)
+	s.wait(t, 100)
+	m.Settle(kernel.Accept, 0, 0, 49)
+	g.flush()
+	must(t, g.Put(soon(t), []KV{{Key: []byte("k"), Value: []byte("v")}}))
+
+	c.net.Isolate(c.peers[old].ID)
+	a := newAnswers()
+	set := g.Targets(parts...)
+	must(t, g.Append(set, numbered(9999), a, 1)) // nobody else gets it
+	others := []int{(old + 1) % 3, (old + 2) % 3}
+	lead := c.nodes[c.leader(others...)]
+	code(t, s.waitEnded(t), kernel.CodeUnavailable)
+	if v, err := lead.Get([]byte("k")); err != nil || string(v) != "v" {
+		t.Fatalf("key: %q, %v", v, err)
+	}
+	s2 := newSink()
+	m2 := join(t, lead, id, kernel.MemberOptions{}, s2)
+	m2.Credit(1000)
+	for i, d := range s2.wait(t, 450) {
+		if d.number != uint64(50+i) || i < 50 && !d.redelivered {
+			t.Fatalf("delivery %d of the new leader: %+v", i, d)
+		}
+	}
+	publish(t, lead, lead.Targets(parts...), 500, 510)
+	c.net.Rejoin(c.peers[old].ID)
+	if res := a.wait(t, 1)[1]; kernel.CodeOf(res.Err) != kernel.CodeUnavailable {
+		t.Fatalf("what the old leader could not commit is answered %+v", res)
+	}
+	p, err := g.Partition(parts[0])
+	must(t, err)
+	ready := make(chan struct{}, 1)
+	cancel := p.Watch(509, ready) // it follows
+	defer cancel()
+	<-ready
+	m2.Leave()
+}
+
+// TestRestore: a machine that takes a checkpoint has the state of the one that
+// made it, and says so where a segment is missing.
+func TestRestore(t *testing.T) {
+	n := newNode(t, vfs.NewMem(), "data")
+	n.limits.SealBytes = 4 << 10
+	g := n.open()
+	parts, id := queue(t, g, 1, 1, kernel.RetainDay)
+	var records uint64
+	for g.Metrics().Checkpoints.Load() == 0 {
+		publish(t, g, g.Targets(parts...), records, records+100)
+		records += 100
+	}
+	want := g.Groups()
+	n.close(g)
+	store, err := checkpoint.Open(n.fs, "data/p1/checkpoints")
+	must(t, err)
+
+	other := newNode(t, vfs.NewMem(), "data")
+	f := other.open()
+	defer other.close(f)
+	oldParts, oldID := queue(t, f, 9, 1, kernel.RetainDay)
+	s := newSink()
+	m := join(t, f, oldID, kernel.MemberOptions{}, s)
+	old, err := f.Partition(oldParts[0])
+	must(t, err)
+	meta, r, err := store.Latest()
+	must(t, err)
+	must(t, f.machine.Restore(meta, r))
+	must(t, r.Close())
+	code(t, s.waitEnded(t), kernel.CodeDropped)
+	m.Leave()
+	_, err = old.Read(0, 1, nil)
+	code(t, err, kernel.CodeDropped)
+	if got := f.Groups(); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Fatalf("groups %+v, want %+v", got, want)
+	}
+	p, err := f.Partition(parts[0])
+	must(t, err)
+	if _, end := p.Bounds(); end == 0 {
+		t.Fatal("the partition is empty")
+	}
+	_, err = p.Read(0, 1, nil)
+	code(t, err, kernel.CodeUnavailable) // the segment has not come yet
+	if ready, _, _, _, _ := f.Stats(id); ready == 0 {
+		t.Fatal("nothing is ready")
+	}
+	if err := f.machine.Restore(meta, &bad{}); err == nil {
+		t.Fatal("nonsense was restored")
+	}
+}
+
+type bad struct{}
+
+func (*bad) Read([]byte) (int, error) { return 0, errors.New("bad") }
