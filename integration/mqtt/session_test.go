@@ -283,3 +283,21 @@ func TestMaximumPacketSizeOut(t *testing.T) {
 	p.wantMessages(true, "small")
 	p.quiet()
 }
+
+// An acknowledgement counts although DISCONNECT comes right behind it.
+func TestAckThenDisconnect(t *testing.T) {
+	req, topic := v5(name("last")), name("t")
+	p := open(t, shared, req)
+	p.subscribe(wire.Filter{Name: topic, QoS: 1})
+	pub := open(t, shared, clean(wire.V5))
+	for _, s := range series(0, 5) {
+		pub.publish(topic, s)
+	}
+	var last []byte
+	for _, m := range p.wantMessages(false, series(0, 5)...) {
+		last = wire.AppendAck(last, wire.Puback, wire.V5, m.ID, wire.Success)
+	}
+	p.send(wire.AppendDisconnect(last, wire.V5, wire.Success, ""))
+	p.wantEnd(0)
+	open(t, shared, req).quiet()
+}

@@ -256,6 +256,7 @@ func (c *conn) teardown() {
 		c.publisher.Close()
 	}
 	if c.session != nil {
+		c.settleRun() // acknowledged just before the end
 		c.session.Detach(c.expiry)
 	}
 	if c.client != nil {
