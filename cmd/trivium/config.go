@@ -54,7 +54,7 @@ func defaultConfig() Config {
 	c.MQTT.Listen = "127.0.0.1:1883"
 	c.Kafka.Listen = "127.0.0.1:9092"
 	c.HTTP.Listen = "127.0.0.1:15672"
-	c.Cluster.Listen = addressOff
+	c.Cluster.Listen = "127.0.0.1:7420"
 	c.Log.Level, c.Log.Format = "info", "console"
 	return c
 }

@@ -97,8 +97,10 @@ func openNode(c Config, log zerolog.Logger) (_ *node, err error) {
 
 // openError makes what the user can mend a usage error.
 func openError(err error) error {
-	if errors.Is(err, broker.ErrLocked) || errors.Is(err, broker.ErrFormat) || errors.Is(err, broker.ErrIdentity) {
-		return usageError{err}
+	for _, mendable := range []error{broker.ErrLocked, broker.ErrFormat, broker.ErrIdentity, broker.ErrCluster} {
+		if errors.Is(err, mendable) {
+			return usageError{err}
+		}
 	}
 	return err
 }

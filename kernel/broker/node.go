@@ -24,6 +24,8 @@ var (
 	ErrFormat = errors.New("the data directory has another format version")
 	// ErrIdentity: the data directory belongs to another node.
 	ErrIdentity = errors.New("the data directory belongs to another node")
+	// ErrCluster: the cluster listener cannot be opened at that address.
+	ErrCluster = errors.New("cluster listener")
 )
 
 // nodeFile says whose data directory it is. It is written once.

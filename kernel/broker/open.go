@@ -144,10 +144,10 @@ func (b *Broker) listen(addr string) error {
 	}
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
-		return fmt.Errorf("cluster listener: %w", err)
+		return fmt.Errorf("%w: %w", ErrCluster, err)
 	}
 	if !auth.Loopback(l.Addr()) {
-		return errors.Join(fmt.Errorf("cluster listener: %s: only a loopback address is possible without TLS, which is not there yet", addr), l.Close())
+		return errors.Join(fmt.Errorf("%w: %s: only a loopback address is possible without TLS, which is not there yet", ErrCluster, addr), l.Close())
 	}
 	b.mux = transport.NewMux(transport.MuxConfig{Listener: l, Logger: b.log})
 	return nil
