@@ -54,6 +54,7 @@ type proposer struct {
 
 	tails   map[PartitionID]*tail
 	batches []*batch // for reuse
+	kept    int      // bytes in them
 	drafts  []*draft
 	spare   []*flight
 }
@@ -159,7 +160,7 @@ func (p *proposer) settle(term uint64, section []byte, urgent bool) {
 	d.size += len(section)
 	d.urgent = d.urgent || urgent || len(d.settles) >= settleCap
 	due := p.due()
-	wait := !due && !d.urgent && p.running == 0
+	wait := !due && !d.urgent // also behind an entry in flight: its end does not make them due
 	p.mu.Unlock()
 	switch {
 	case due:
