@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -48,7 +49,7 @@ type conn struct {
 	rec      builder
 	decoder  wire.Decoder
 
-	closing bool // guarded by out.mu: a close is under way, frames are discarded
+	closing atomic.Bool // a close is under way, frames are discarded; set under out.mu
 
 	// guarded by out.mu
 	hungry    []*consumer // to be given credit when something was written
@@ -145,8 +146,7 @@ func (c *conn) awaitCloseOk() {
 // setClosing sends connection.close, once; nothing follows it.
 func (c *conn) setClosing(m *wire.ConnectionClose) {
 	c.out.mu.Lock()
-	already := c.closing
-	c.closing = true
+	already := c.closing.Swap(true)
 	c.nc.SetReadDeadline(time.Now().Add(closeTimeout))
 	c.out.mu.Unlock()
 	if !already {
@@ -160,19 +160,13 @@ func (c *conn) forceClose(text string) {
 	c.setClosing(&wire.ConnectionClose{ReplyCode: uint16(f.code), ReplyText: f.Error()})
 }
 
-func (c *conn) isClosing() bool {
-	c.out.mu.Lock()
-	defer c.out.mu.Unlock()
-	return c.closing
-}
-
 // Read reads from the socket; it is what the frame reader calls. It keeps the
 // deadline ahead, with some slack so that not every read has to set it.
 func (c *conn) Read(b []byte) (int, error) {
 	if c.idle > 0 {
 		if now := time.Now(); now.Sub(c.renewed) > c.idle/8 {
 			c.out.mu.Lock()
-			if !c.closing {
+			if !c.closing.Load() {
 				c.nc.SetReadDeadline(now.Add(c.idle + c.idle/8))
 			}
 			c.out.mu.Unlock()
@@ -194,7 +188,7 @@ func (c *conn) serve() error {
 		if err != nil {
 			return c.readError(err)
 		}
-		if c.isClosing() {
+		if c.closing.Load() {
 			return c.discard(fr)
 		}
 		if err := c.frame(fr); err != nil {
@@ -217,7 +211,7 @@ func (c *conn) readError(err error) error {
 	if fe, ok := errors.AsType[*wire.FrameError](err); ok {
 		return errors.Join(faultf(wire.FrameErrorCode, "%v", fe), errLostSync)
 	}
-	if errors.Is(err, os.ErrDeadlineExceeded) && c.idle > 0 && !c.isClosing() {
+	if errors.Is(err, os.ErrDeadlineExceeded) && c.idle > 0 && !c.closing.Load() {
 		c.log.Info().Stringer("peer", c.nc.RemoteAddr()).Str("user", c.user).Msg("AMQP connection closed: missed heartbeats")
 	}
 	return err

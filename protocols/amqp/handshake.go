@@ -244,7 +244,7 @@ func (c *conn) open(m *wire.ConnectionOpen, id kernel.Identity, creds credential
 	c.idle = c.patience
 	if c.idle == 0 {
 		c.out.mu.Lock()
-		if !c.closing {
+		if !c.closing.Load() {
 			c.nc.SetReadDeadline(time.Time{})
 		}
 		c.out.mu.Unlock()

@@ -21,7 +21,7 @@ func rawDial(t testing.TB, addr string) *raw {
 	nc, err := net.Dial("tcp", addr)
 	must(t, err)
 	t.Cleanup(func() { nc.Close() })
-	must(t, nc.SetDeadline(time.Now().Add(patience)))
+	must(t, nc.SetDeadline(time.Now().Add(6*patience)))
 	return &raw{t: t, nc: nc, frames: wire.NewFrameReader(nc, DefaultFrameMax)}
 }
 
