@@ -46,6 +46,30 @@ func TestCodecs(t *testing.T) {
 	}
 }
 
+// Full batches: requests near a megabyte, the first one of a connection among
+// them, and fetches larger than one answer may be.
+func TestFullBatches(t *testing.T) {
+	ctx := limited(t)
+	const count = 100_000
+	producer := client(t, shared, kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.MaxBufferedRecords(count))
+	value := make([]byte, 150)
+	for range count {
+		producer.Produce(ctx, &kgo.Record{Topic: "full", Value: value}, func(_ *kgo.Record, err error) {
+			if err != nil {
+				t.Errorf("produce: %v", err)
+			}
+		})
+	}
+	if err := producer.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range consume(ctx, t, client(t, shared, kgo.ConsumeTopics("full"), kgo.FetchMaxPartitionBytes(32<<20)), count) {
+		if r.Offset != int64(i) || len(r.Value) != len(value) {
+			t.Fatalf("record %d: offset %d, %d bytes", i, r.Offset, len(r.Value))
+		}
+	}
+}
+
 // Partitions, retention and ids survive a restart, as do records and offsets.
 func TestRestart(t *testing.T) {
 	dir := t.TempDir()

@@ -79,10 +79,14 @@ func (c *conn) create(q *kmsg.CreateTopicsRequestTopic, validate, twice bool) (t
 		return &kernel.Topic{Name: name, Partitions: spec.Partitions, Retention: spec.Retention}, 0, ""
 	}
 	t, err := c.client.CreateTopic(c.ctx, spec)
-	if err != nil {
+	switch {
+	case err == nil:
+		return t, 0, ""
+	case kernel.CodeOf(err) == kernel.CodeInvalid: // the node's limit is lower than ours
+		return nil, kerr.InvalidPartitions.Code, err.Error()
+	default:
 		return nil, topicCode(err), err.Error()
 	}
-	return t, 0, ""
 }
 
 // partitionCount checks the placement a client asks for; all partitions are on

@@ -111,6 +111,12 @@ func (c *conn) read() error {
 		if err != nil {
 			return err
 		}
+		if c.client == nil && size > maxEarlyFrame {
+			// franz-go's first request on a connection may be a large Produce.
+			if err := c.admitLarge(size); err != nil {
+				return err
+			}
+		}
 		held := int64(0)
 		if size > keptFrame {
 			held = int64(size)
@@ -133,16 +139,14 @@ func (c *conn) read() error {
 // answer is not idle.
 func (c *conn) awaitFrame(started time.Time) (int, error) {
 	for {
-		limit := maxFrame
 		if c.client == nil {
-			limit = maxEarlyFrame
 			if err := c.net.SetReadDeadline(started.Add(loginTimeout)); err != nil {
 				return 0, err
 			}
 		} else {
 			c.deadline(idleTimeout)
 		}
-		size, err := c.frames.next(limit)
+		size, err := c.frames.next(maxFrame)
 		switch {
 		case err == nil:
 			return size, nil
@@ -243,6 +247,15 @@ func (c *conn) admit(key int16) error {
 		return fmt.Errorf("anonymous access: %w", err)
 	}
 	return c.login(id)
+}
+
+// admitLarge lets a peer send a large request before it has said who it is,
+// if it may be anonymous.
+func (c *conn) admitLarge(size int) error {
+	if c.auth.chosen {
+		return fmt.Errorf("%w: SASL message of %d bytes, the limit is %d", errFrame, size, maxEarlyFrame)
+	}
+	return c.admit(keyProduce)
 }
 
 // login connects an authenticated peer to the broker.

@@ -20,8 +20,8 @@ const (
 	// twenty, or fifty, times its size on the wire.
 	maxGroupFrame = 8 << 20
 	maxPlainFrame = 1 << 20
-	// maxEarlyFrame is the largest request before authentication (Kafka's
-	// sasl.server.max.receive.size).
+	// maxEarlyFrame is the largest request of a peer that may not be anonymous
+	// and has not authenticated (Kafka's sasl.server.max.receive.size).
 	maxEarlyFrame = 512 << 10
 	// firstChunk is how much is allocated on the word of a peer; more follows
 	// as bytes arrive.

@@ -75,7 +75,6 @@ func TestHostileFrames(t *testing.T) {
 		"size 0":                     {0, 0, 0, 0},
 		"size -1":                    {0xff, 0xff, 0xff, 0xff},
 		"size beyond the limit":      {0x7f, 0xff, 0xff, 0xff},
-		"size beyond the early one":  binary.BigEndian.AppendUint32(nil, maxEarlyFrame+1),
 		"no room for a header":       {0, 0, 0, 3, 0, 3, 0},
 		"client id longer than all":  {0, 0, 0, 10, 0, 3, 0, 0, 0, 0, 0, 1, 0x7f, 0xff},
 		"unknown key":                frame(999, 0),
@@ -97,6 +96,23 @@ func TestHostileFrames(t *testing.T) {
 			p.wantClosed()
 		})
 	}
+}
+
+// A large first request is for those who may be anonymous.
+func TestLargeFirstRequest(t *testing.T) {
+	n := newFake()
+	addr, _ := start(t, n, nil)
+	dial(t, addr).createTopic("t", 1)
+	large := produceRequest(9, "t", [16]byte{}, -1, makeBatch(strings.Repeat("x", 900<<10)))
+	if got := ask[*kmsg.ProduceResponse](dial(t, addr), large).Topics[0].Partitions[0]; got.ErrorCode != 0 {
+		t.Errorf("produce: %v", kerr.ErrorForCode(got.ErrorCode))
+	}
+	private := newFake()
+	private.closed = true
+	addr, _ = start(t, private, nil)
+	p := dial(t, addr)
+	p.write(binary.BigEndian.AppendUint32(nil, maxEarlyFrame+1)) // refused on its size alone
+	p.wantClosed()
 }
 
 func TestUnknownTagsAreSkipped(t *testing.T) {
