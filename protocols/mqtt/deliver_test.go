@@ -467,3 +467,38 @@ func TestAnswersNotRead(t *testing.T) {
 		}
 	})
 }
+
+// When all connections together have too much waiting, each keeps less.
+func TestTotalBacklog(t *testing.T) {
+	r := newRig(t, Limits{OutBuffer: 1 << 20, OutTotal: 1 << 20})
+	p, _ := r.connect(v5("a"))
+	p.subscribe(wire.Filter{Name: "x", QoS: 0})
+	q, _ := r.connect(v5("b"))
+	q.subscribe(wire.Filter{Name: "x", QoS: 0})
+	big := string(make([]byte, 1<<10))
+	for range 2000 {
+		live(t, r, "a", "x", 0, rec("x", big, "mq.qos", "0"))
+	}
+	queued := func(id string) int {
+		s := &r.member(id, "x").feed.conn.out
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.backlog()
+	}
+	if n := queued("a"); n < 900<<10 || n > 1<<20 {
+		t.Errorf("a has %d bytes waiting", n)
+	}
+	r.srv.queued.Add(1 << 20) // others
+	for range 2000 {
+		live(t, r, "b", "x", 0, rec("x", big, "mq.qos", "0"))
+	}
+	if n := queued("b"); n > tightBytes {
+		t.Errorf("b has %d bytes waiting", n)
+	}
+	r.srv.queued.Add(-1 << 20)
+	_, _ = p.c.Close(), q.c.Close()
+	r.wg.Wait()
+	if n := r.srv.queued.Load(); n != 0 {
+		t.Errorf("%d bytes are still counted", n)
+	}
+}

@@ -127,7 +127,7 @@ func (s *sender) form(sh *shared, f *feed, lm *kernel.LiveMessage) *form {
 
 // dropLocked drops a QoS 0 message when too much waits for the client already.
 func (s *sender) dropLocked(size int) bool {
-	if b := s.backlog(); b == 0 || b+size <= s.bufBytes {
+	if b := s.backlog(); b == 0 || b+size <= s.bound(s.bufBytes) {
 		return false
 	}
 	s.dropped++
@@ -138,7 +138,7 @@ func (s *sender) dropLocked(size int) bool {
 // for its publisher to wait on.
 func (s *sender) fullLocked(size int) bool {
 	b, p := s.backlog(), s.win.parkedBytes
-	if (b == 0 || b+size <= s.bufBytes) && (p == 0 || p+size <= s.liveBytes) {
+	if (b == 0 || b+size <= s.bound(s.bufBytes)) && (p == 0 || p+size <= s.bound(s.liveBytes)) {
 		return false
 	}
 	if s.room == nil {

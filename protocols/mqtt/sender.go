@@ -2,6 +2,7 @@ package mqtt
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/protocols/mqtt/wire"
@@ -15,6 +16,11 @@ const (
 	// maxControl is how many bytes of acknowledgements and answers may wait: a
 	// client that sends this much without reading is cut off.
 	maxControl = 1 << 20
+	// accountStep is how far a connection's backlog may be from what the total
+	// of all connections has of it; tightBytes is the bound of each connection
+	// while that total is over its limit.
+	accountStep = 32 << 10
+	tightBytes  = 64 << 10
 )
 
 // sender is the outgoing side of a connection: what waits for the writer and
@@ -26,10 +32,14 @@ type sender struct {
 	bufBytes  int // bound for QoS 0
 	liveBytes int // bound for parked live messages
 	clientID  string
+	total     *atomic.Int64 // backlog of all connections, and its limit
+	maxTotal  int64
 
 	mu      sync.Mutex
 	buf     []byte // whole packets
 	writing int    // bytes in the writer's hands
+	counted int    // bytes of the backlog that are in total
+	ended   bool   // total does not count the connection any more
 	control int    // bytes in buf that are not messages
 	idle    bool   // the writer waits for wake
 	wake    chan struct{}
@@ -47,11 +57,13 @@ type sender struct {
 func (s *sender) init(version byte, maxPacket, quota int, l *Limits) {
 	s.version, s.maxPacket = version, maxPacket
 	s.bufBytes, s.liveBytes = l.OutBuffer, l.LiveBuffer
+	s.maxTotal = int64(l.OutTotal)
 	s.win.init(quota)
 }
 
 // unlock releases mu and wakes the writer if there is work for it.
 func (s *sender) unlock() {
+	s.account()
 	wake := s.idle && (len(s.buf) > 0 || len(s.settles) > 0 || s.closed || s.dead)
 	if wake {
 		s.idle = false
@@ -64,6 +76,30 @@ func (s *sender) unlock() {
 
 // backlog is how many bytes the client has not taken.
 func (s *sender) backlog() int { return len(s.buf) + s.writing }
+
+// account keeps the total of all connections about right. mu is held.
+func (s *sender) account() {
+	if d := s.backlog() + s.win.parkedBytes - s.counted; !s.ended && (d >= accountStep || d <= -accountStep) {
+		s.total.Add(int64(d))
+		s.counted += d
+	}
+}
+
+// unaccount takes the connection out of the total.
+func (s *sender) unaccount() {
+	s.mu.Lock()
+	s.total.Add(-int64(s.counted))
+	s.counted, s.ended = 0, true
+	s.mu.Unlock()
+}
+
+// bound is n, or less while all connections together have too much waiting.
+func (s *sender) bound(n int) int {
+	if s.total.Load() > s.maxTotal {
+		return min(n, tightBytes)
+	}
+	return n
+}
 
 // packet appends a packet that is not a message.
 func (s *sender) packet(p []byte) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -38,6 +39,9 @@ type Limits struct {
 	// OutBuffer is how many bytes may wait for a slow client before QoS 0
 	// messages to it are dropped (1 MiB).
 	OutBuffer int
+	// OutTotal is how many bytes may wait for all clients together (256 MiB).
+	// Beyond it each connection has 64 KiB.
+	OutTotal int
 	// LiveBuffer is how many bytes of session-less QoS 1 messages may wait for
 	// the client's acknowledgements before their publishers wait (1 MiB).
 	LiveBuffer int
@@ -64,6 +68,7 @@ func (l Limits) withDefaults() Limits {
 	set(&l.InFlight311, 256)
 	set(&l.TopicAliases, 64)
 	set(&l.OutBuffer, 1<<20)
+	set(&l.OutTotal, 256<<20)
 	set(&l.LiveBuffer, 1<<20)
 	l.ReceiveMaximum = min(l.ReceiveMaximum, 65535)
 	l.InFlight = min(l.InFlight, maxInFlight)
@@ -86,6 +91,7 @@ type Server struct {
 	log    zerolog.Logger
 	conns  listener.Group
 	wills  wills
+	queued atomic.Int64 // bytes that wait for clients, to accountStep per connection
 
 	mu       sync.Mutex
 	open     map[*conn]struct{}

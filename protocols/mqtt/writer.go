@@ -108,6 +108,7 @@ func (c *conn) wrote(settles []settlement, err error) {
 	s := &c.out
 	s.mu.Lock()
 	s.writing = 0
+	s.account()
 	s.roomLocked()
 	s.mu.Unlock()
 	if err != nil {
@@ -141,7 +142,7 @@ func (c *conn) replenish() {
 			s.unparkLocked(time.Now().UnixMilli())
 			s.roomLocked()
 		}
-		for n < grantRun && !s.closed && s.backlog() < lowMark {
+		for n < grantRun && !s.closed && s.backlog() < s.bound(lowMark) {
 			f, credit := s.win.grant()
 			if f == nil {
 				break
