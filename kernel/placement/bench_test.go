@@ -1,6 +1,8 @@
 package placement
 
 import (
+	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -87,6 +89,57 @@ func BenchmarkAppendDeliverSettle(b *testing.B) {
 		benchmark(b, g, 4, 1000)
 	})
 	b.Run("volatile", func(b *testing.B) { benchmark(b, volatileGroup(b, Limits{}), 4, 1000) })
+}
+
+// BenchmarkManyQueues spreads the records over a thousand queues with a
+// consumer each.
+func BenchmarkManyQueues(b *testing.B) {
+	const queues = 1000
+	n := newNode(b, vfs.OS(), b.TempDir())
+	g := n.open()
+	defer n.close(g)
+	var sets []*TargetSet
+	for i := range queues {
+		id := kernel.TopicID{0: byte(i >> 8), 1: byte(i), 2: 1}
+		parts, err := g.CreatePartitions(soon(b), id, []PartitionSpec{{Retention: kernel.RetainDay}}, 1)
+		must(b, err)
+		gid := group(b, g, GroupSpec{Address: kernel.QueueAddress("/", fmt.Sprint(i)), Topic: id, FromStart: true, Owner: true})
+		c := &counter{want: 1 << 62}
+		c.member = join(b, g, gid, kernel.MemberOptions{}, c)
+		c.member.Credit(100)
+		sets = append(sets, g.Targets(parts...))
+	}
+	r := kernel.Record{Key: []byte("bench"), Value: make([]byte, 100), Timestamp: 1}
+	const window = 4000
+	c := &counter{room: make(chan struct{}, window)}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range b.N {
+		c.room <- struct{}{}
+		must(b, g.Append(sets[i%queues], &r, c, 0))
+	}
+	for range window {
+		c.room <- struct{}{}
+	}
+	b.StopTimer()
+}
+
+// BenchmarkIdleQueue measures the memory of a queue that nobody uses.
+func BenchmarkIdleQueue(b *testing.B) {
+	g := volatileGroup(b, Limits{})
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := range b.N {
+		id := kernel.TopicID{0: byte(i >> 16), 1: byte(i >> 8), 2: byte(i), 3: 1}
+		_, err := g.CreatePartitions(soon(b), id, []PartitionSpec{{Retention: kernel.RetainDay}}, 1)
+		must(b, err)
+		group(b, g, GroupSpec{Address: kernel.QueueAddress("/", fmt.Sprint(i)), Topic: id, FromStart: true, Owner: true})
+	}
+	b.StopTimer()
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(b.N), "heap-B/queue")
 }
 
 // BenchmarkLonePublish is the latency of one publish at a time.

@@ -30,6 +30,7 @@ type batch struct {
 	set     *TargetSet // whose records may join; nil for a ready batch
 	draft   *draft
 	index   int32 // in the draft
+	kept    int   // bytes it holds while it waits for reuse
 }
 
 // draft is an entry that is being gathered. It belongs to the proposer.

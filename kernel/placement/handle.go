@@ -90,14 +90,13 @@ func (s *shard) addShare(sh *share) {
 	if s.ahead > 0 {
 		sh.policy.ReadAhead = s.ahead
 	}
-	sh.group = sharegroup.NewGroup(sh.policy)
 	sh.topic.lane.shares = addShare(sh.topic.lane.shares, sh)
 }
 
 func (s *shard) addWindow(sh *share, w *window) {
 	w.known = w.part.log.End()
 	sh.add(w)
-	if s.term != 0 {
+	if sh.group != nil {
 		sh.group.Lead(w.part.index, w.Window, s.term, w.known)
 	}
 	s.touch(sh)
@@ -110,7 +109,7 @@ func (s *shard) dropShare(sh *share) {
 	}
 	s.dismiss(sh, kernel.Errorf(kernel.CodeDropped, "group", sh.spec.Address.Group, "it was deleted"))
 	sh.gone = true
-	sh.windows, sh.group = nil, sharegroup.NewGroup(sh.policy)
+	sh.windows, sh.group = nil, nil
 	l := &sh.topic.lane
 	l.shares = removeShare(l.shares, sh)
 	s.floorsMoved(sh.topic)
@@ -143,21 +142,26 @@ func (s *shard) deactivate(sh *share) {
 	l.active = removeShare(l.active, sh)
 }
 
-// lead begins to hand out. Everything that earlier leaders have logged has
-// been applied.
+// lead begins to serve. Everything that earlier leaders have logged has been
+// applied. Groups that nobody uses stay as they are on a follower.
 func (s *shard) lead(term uint64) {
 	s.unlead(errNotLeading)
 	s.term = term
 	for _, t := range s.topics {
-		for _, sh := range t.lane.shares {
-			for _, w := range sh.windows {
-				w.known = w.part.log.End()
-				sh.group.Lead(w.part.index, w.Window, term, w.known)
-			}
-			sh.publish() // before others are told that this node leads
-			s.touch(sh)
-		}
 		s.floorsMoved(t)
+	}
+	s.collect() // what groups have ready shows before others hear that this node leads
+}
+
+// activate makes the windows of a share lead.
+func (s *shard) activate(sh *share) {
+	if sh.group != nil {
+		return
+	}
+	sh.group = sharegroup.NewGroup(sh.policy)
+	for _, w := range sh.windows {
+		w.known = w.part.log.End()
+		sh.group.Lead(w.part.index, w.Window, s.term, w.known)
 	}
 }
 
@@ -170,11 +174,14 @@ func (s *shard) unlead(reason error) {
 	s.section, s.urgent = s.section[:0], false
 	for _, t := range s.topics {
 		for _, sh := range t.lane.shares {
+			if sh.group == nil {
+				continue
+			}
 			s.dismiss(sh, reason)
 			for _, w := range sh.windows {
 				sh.group.Unlead(w.part.index)
 			}
-			sh.group = sharegroup.NewGroup(sh.policy)
+			sh.group = nil
 			s.touch(sh)
 		}
 	}
@@ -188,6 +195,7 @@ func (s *shard) join(sh *share, opt kernel.MemberOptions, to kernel.Consumer) (*
 	if s.term == 0 {
 		return nil, errNotLeading
 	}
+	s.activate(sh)
 	id, err := sh.group.Join(sharegroup.Options{Exclusive: opt.Exclusive, Pull: opt.Pull})
 	if errors.Is(err, sharegroup.ErrExclusive) {
 		return nil, kernel.Errorf(kernel.CodeAccessRefused, "group", sh.spec.Address.Group, "an exclusive consumer is there, or one that does not let this one be exclusive")
@@ -244,6 +252,7 @@ func (s *shard) purge(sh *share) (n int64, err error) {
 	if s.term == 0 {
 		return 0, errNotLeading
 	}
+	s.activate(sh)
 	sh.extend()
 	for _, w := range sh.windows {
 		k, _ := w.Purge()

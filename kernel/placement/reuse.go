@@ -7,7 +7,7 @@ import (
 
 // How much a proposer keeps for reuse.
 const (
-	keepBatches = 256
+	keepBatches = 4 << 20 // bytes
 	keepDrafts  = 8
 )
 
@@ -15,6 +15,7 @@ func (p *proposer) newBatch() *batch {
 	if n := len(p.batches); n > 0 {
 		b := p.batches[n-1]
 		p.batches = p.batches[:n-1]
+		p.kept -= b.kept
 		return b
 	}
 	return new(batch)
@@ -44,7 +45,8 @@ func (p *proposer) recycle(d *draft) {
 	defer p.mu.Unlock()
 	for _, b := range d.batches {
 		b.set, b.draft, b.targets = nil, nil, nil
-		if len(p.batches) < keepBatches && b.size() <= entryCap {
+		if b.kept = max(b.builder.Size(), cap(b.raw)); p.kept+b.kept <= keepBatches {
+			p.kept += b.kept
 			p.batches = append(p.batches, b)
 		}
 	}

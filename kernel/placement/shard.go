@@ -237,7 +237,7 @@ func (s *shard) serve(now int64) {
 	s.line = append(s.spare[:0], line[n:]...)
 	for _, sh := range line[:n] {
 		sh.queued = false
-		if !sh.gone {
+		if sh.active {
 			s.pump(sh, now)
 		}
 	}
@@ -268,7 +268,7 @@ func (s *shard) collect() {
 		if sh.gone {
 			continue
 		}
-		if sh.group.IsDirty() {
+		if sh.group != nil && sh.group.IsDirty() {
 			s.gather(sh)
 		}
 		sh.publish()

@@ -24,8 +24,8 @@ type share struct {
 
 	owner   bool
 	policy  sharegroup.Policy
-	group   *sharegroup.Group
-	windows []*window // by partition index
+	group   *sharegroup.Group // nil until somebody joins or purges under the present leadership
+	windows []*window         // by partition index
 	members map[sharegroup.MemberID]*Member
 	parked  []*acquisition
 	active  bool // in its lane's list of shares with members
@@ -104,19 +104,23 @@ func (s *share) extend() {
 
 // publish makes the state of the share visible to others.
 func (s *share) publish() {
-	ready := s.group.Ready()
-	s.stat.held.Store(int64(s.group.InFlight()))
-	_, consumers := s.group.Members()
-	s.stat.consumers.Store(int64(consumers))
-	var seen int64
+	var ready, held, seen int64
+	consumers := 0
+	if s.group != nil {
+		ready, held = s.group.Ready(), int64(s.group.InFlight())
+		_, consumers = s.group.Members()
+	}
 	for _, w := range s.windows {
-		seen += w.known
 		if !w.Leading() {
+			w.known = w.part.log.End()
 			ready += w.Unsettled(w.known)
 		}
+		seen += w.known
 	}
 	s.stat.ready.Store(ready)
 	s.stat.seen.Store(seen)
+	s.stat.held.Store(held)
+	s.stat.consumers.Store(int64(consumers))
 }
 
 // reserving says whether hand-outs wait for a reservation in the log.
