@@ -455,6 +455,13 @@ func TestProduceArraysAreBounded(t *testing.T) {
 func FuzzHeader(f *testing.F) {
 	f.Add([]byte{0, 18, 0, 3, 0, 0, 0, 1, 0, 1, 'x', 0})
 	f.Add([]byte{0, 0, 0, 9, 0, 0, 0, 1, 0xff, 0xff, 0})
+	for key, a := range apis {
+		for _, v := range []int16{a.min, a.max} {
+			req := kmsg.RequestForKey(key)
+			req.SetVersion(v)
+			f.Add(kmsg.NewRequestFormatter().AppendRequest(nil, req, 1)[4:])
+		}
+	}
 	f.Fuzz(func(t *testing.T, frame []byte) {
 		h, rest, err := parseHeader(frame)
 		if err != nil {
