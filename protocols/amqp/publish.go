@@ -43,17 +43,20 @@ func (ch *channel) checkedFirst(m *wire.BasicPublish, err error) error {
 
 // publishFailed answers a publish that the kernel did not take. "Not now" and
 // "not known" are for the publisher to handle: a nack where it asked to be
-// told. Anything else is its mistake and closes the channel.
+// told, else the end of the connection, because a message that silently went
+// missing is the worst answer. Anything else is its mistake and closes the
+// channel.
 func (ch *channel) publishFailed(seq uint64, err error) error {
 	switch kernel.CodeOf(err) {
 	case kernel.CodeUnavailable, kernel.CodeUnknown, kernel.CodeLimit, kernel.CodeInternal, kernel.CodeDropped:
-		if ch.confirms != nil {
-			ch.confirms.settled(seq, nacked)
-			return nil
+		if ch.confirms == nil {
+			return faultf(wire.ResourceError, "the message was not stored: %v", err)
 		}
-		if kernel.CodeOf(err) != kernel.CodeInternal {
-			return nil // nobody asked to be told
-		}
+		ch.confirms.settled(seq, nacked)
+		return nil
+	}
+	if ch.confirms != nil {
+		ch.confirms.settled(seq, nacked) // counted, though the channel closes
 	}
 	return ch.c.refused(err)
 }
