@@ -165,6 +165,7 @@ func TestAutoDelete(t *testing.T) {
 		_, err = ch.Consume(n, tag, false, false, false, false, nil)
 		must(t, err)
 	}
+	until(t, "the delivery", func() bool { return count(t, ch, n) == 0 }) // never acked
 	must(t, ch.Cancel("one", false))
 	if gone(t, c, n) {
 		t.Fatal("it went before its last consumer")
