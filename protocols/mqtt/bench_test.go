@@ -127,3 +127,20 @@ func (m *countingMember) Credit(int) {}
 func (m *countingMember) Settle(_ kernel.Outcome, _ int32, first, last int64) {
 	m.settled += last - first + 1
 }
+
+// BenchmarkFanOut is one live message to a hundred subscribers.
+func BenchmarkFanOut(b *testing.B) {
+	var feeds []*feed
+	for range 100 {
+		feeds = append(feeds, newFeed(benchConn(b, wire.V5), kernel.Subscription{Filter: "t"}))
+	}
+	r := rec("sensors/room/1/temp", string(make([]byte, 128)), "mq.qos", "0", "content-type", "text/plain", "k", "v")
+	b.ReportAllocs()
+	for b.Loop() {
+		lm := kernel.LiveMessage{Name: "sensors/room/1/temp", Record: &r}
+		for _, f := range feeds {
+			f.Live(&lm, 0)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/100, "ns/subscriber")
+}
