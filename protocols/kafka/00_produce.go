@@ -8,7 +8,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/trivium-mq/trivium/kernel"
-	"github.com/trivium-mq/trivium/storage/record"
 )
 
 // Produce, versions 3-13; 0-2 are advertised because old librdkafka turns
@@ -113,21 +112,21 @@ func (c *conn) produceTarget(req *kmsg.ProduceRequest, qt *kmsg.ProduceRequestTo
 }
 
 // checkBatch checks one partition's records: exactly one valid batch.
-func (c *conn) checkBatch(version int16, batch []byte) (int16, error) {
+func (c *conn) checkBatch(version int16, batch kernel.Batch) (int16, error) {
 	if len(batch) > c.srv.cfg.MaxBatchBytes {
 		return kerr.MessageTooLarge.Code, nil
 	}
-	if err := record.Validate(batch); err != nil {
+	if err := batch.Validate(); err != nil {
 		return batchCode(err), err
 	}
-	if record.Attributes(batch)&record.AttrTransactional != 0 {
+	if batch.Transactional() {
 		return kerr.InvalidTxnState.Code, nil
 	}
-	codec := record.BatchCodec(batch)
-	if codec == record.None {
+	codec := batch.Codec()
+	if codec == kernel.Uncompressed {
 		return 0, nil
 	}
-	if codec == record.Zstd && version < 7 {
+	if codec == kernel.Zstandard && version < 7 {
 		return kerr.UnsupportedCompressionType.Code, nil
 	}
 	select { // bounds the memory of all decompression on the node
@@ -135,7 +134,7 @@ func (c *conn) checkBatch(version int16, batch []byte) (int16, error) {
 	case <-c.ctx.Done():
 		return kerr.UnknownServerError.Code, nil
 	}
-	err := record.ValidateRecords(batch, &c.srv.codecs)
+	err := batch.ValidateRecords()
 	<-c.srv.inflate
 	if err != nil {
 		return batchCode(err), err

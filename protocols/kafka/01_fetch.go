@@ -8,7 +8,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/trivium-mq/trivium/kernel"
-	"github.com/trivium-mq/trivium/storage/record"
 )
 
 // Fetch, versions 4-18.
@@ -240,12 +239,12 @@ func (f *fetch) readPart(p *fetchPart) {
 // offset that follows the run and how many records it holds.
 func stampRun(run []byte) (next int64, records int, ok bool) {
 	for len(run) > 0 {
-		batch, rest, err := record.Split(run)
+		batch, rest, err := kernel.SplitBatch(run)
 		if err != nil {
 			return 0, 0, false
 		}
-		record.Stamp(batch, record.BaseOffset(batch), leaderEpoch)
-		next, records, run = record.LastOffset(batch)+1, records+int(record.Count(batch)), rest
+		batch.SetLeaderEpoch(leaderEpoch)
+		next, records, run = batch.LastOffset()+1, records+batch.Count(), rest
 	}
 	return next, records, true
 }

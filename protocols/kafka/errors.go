@@ -1,12 +1,9 @@
 package kafka
 
 import (
-	"errors"
-
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/trivium-mq/trivium/kernel"
-	"github.com/trivium-mq/trivium/storage/record"
 )
 
 // codes is the one table from the kernel's refusals to Kafka's error codes
@@ -52,12 +49,12 @@ func groupCode(err error) int16 {
 
 // batchCode is the code of a batch that failed its checks.
 func batchCode(err error) int16 {
-	switch {
-	case errors.Is(err, record.ErrCorrupt):
+	switch kernel.CodeOf(err) {
+	case kernel.CodeCorrupt:
 		return kerr.CorruptMessage.Code
-	case errors.Is(err, record.ErrMagic):
+	case kernel.CodeNotImplemented:
 		return kerr.UnsupportedForMessageFormat.Code
-	case errors.Is(err, record.ErrTooLarge):
+	case kernel.CodeTooLarge:
 		return kerr.MessageTooLarge.Code
 	default:
 		return kerr.InvalidRecord.Code

@@ -8,7 +8,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/trivium-mq/trivium/kernel"
-	"github.com/trivium-mq/trivium/storage/record"
 )
 
 // producer is a connection's publishing side: it matches the kernel's
@@ -27,7 +26,7 @@ type producer struct {
 type produceSlot struct {
 	call    *produceCall
 	part    *kmsg.ProduceResponseTopicPartition
-	records int32
+	records int
 	bytes   int
 }
 
@@ -67,7 +66,7 @@ func (p *producer) begin(req *kmsg.ProduceRequest, r *reply) *produceCall {
 
 // append publishes one checked batch, whose outcome goes to part.
 func (p *producer) append(call *produceCall, part *kmsg.ProduceResponseTopicPartition, t *kernel.Topic, q *kmsg.ProduceRequestTopicPartition) {
-	token := p.take(produceSlot{call: call, part: part, records: record.Count(q.Records), bytes: len(q.Records)})
+	token := p.take(produceSlot{call: call, part: part, records: kernel.Batch(q.Records).Count(), bytes: len(q.Records)})
 	call.left.Add(1)
 	if err := p.to.ToPartition(t, q.Partition, q.Records, token); err != nil {
 		p.give(token)

@@ -15,7 +15,6 @@ import (
 	"github.com/trivium-mq/trivium/kernel/broker"
 	"github.com/trivium-mq/trivium/protocols/kafka/group"
 	"github.com/trivium-mq/trivium/protocols/listener"
-	"github.com/trivium-mq/trivium/storage/record"
 )
 
 // Config is what a Server is made with. Zero fields have the defaults named.
@@ -71,7 +70,6 @@ type Server struct {
 	memory  *semaphore.Weighted // bytes of large requests held
 	fetches *semaphore.Weighted // bytes of fetch answers held
 	inflate chan struct{}       // one place per batch being decompressed
-	codecs  record.Decompressor
 	buffers bufferPool
 	conns   listener.Group
 	ctx     context.Context // done when connections are cut
