@@ -76,7 +76,9 @@ func TestGivenBackInPlace(t *testing.T) {
 		"nack multiple": func(_ *amqp091.Connection, _ *amqp091.Channel, _, last amqp091.Delivery) error {
 			return last.Nack(true, true)
 		},
-		"recover":    func(_ *amqp091.Connection, ch *amqp091.Channel, _, _ amqp091.Delivery) error { return ch.Recover(true) },
+		"recover": func(_ *amqp091.Connection, ch *amqp091.Channel, _, _ amqp091.Delivery) error {
+			return recoverAll(ch, true)
+		},
 		"channel":    func(_ *amqp091.Connection, ch *amqp091.Channel, _, _ amqp091.Delivery) error { return ch.Close() },
 		"connection": func(c *amqp091.Connection, _ *amqp091.Channel, _, _ amqp091.Delivery) error { return c.Close() },
 	} {
@@ -208,6 +210,7 @@ func TestAutoAck(t *testing.T) {
 
 // A group beside the queue's own reads the same records.
 func TestShareAddress(t *testing.T) {
+	ownOnly(t)
 	ch := channel(t, dial(t, shared))
 	q := newQueue(t, ch)
 	address := "$share/audit/" + q

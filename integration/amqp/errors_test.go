@@ -122,6 +122,10 @@ var refusals = []refusal{
 		code: 404, text: "no queue '$m' in vhost '/'"},
 	{name: "bind to a missing exchange", do: func(w *world) error { return w.ch.QueueBind(w.queue, "k", w.missing, false, nil) },
 		code: 404, text: "no exchange '$m' in vhost '/'"},
+	{name: "look for a queue without name", do: func(w *world) error {
+		_, err := w.ch.QueueDeclarePassive("", true, false, false, false, nil)
+		return err
+	}, code: 404, text: "no queue '' in vhost '/'"},
 	{name: "no queue declared before", do: consuming(serverNamed, "", false, nil), code: 404, text: "no previously declared queue"},
 
 	// 405
@@ -224,7 +228,7 @@ var refusals = []refusal{
 		return w.ch.PublishWithContext(context.Background(), "", w.queue, false, true, amqp091.Publishing{})
 	}, code: 540, text: "immediate=true"},
 	{name: "prefetch size", do: func(w *world) error { return w.ch.Qos(1, 1, false) }, code: 540, text: "prefetch_size!=0 (1)"},
-	{name: "recover without requeue", do: func(w *world) error { return w.ch.Recover(false) }, code: 540, text: "requeue=false"},
+	{name: "recover without requeue", do: func(w *world) error { return recoverAll(w.ch, false) }, code: 540, text: "requeue=false"},
 	{name: "flow", do: func(w *world) error { return w.ch.Flow(false) }, code: 540, text: "active=false"},
 }
 

@@ -9,6 +9,7 @@ import (
 
 // Confirmed messages, queues, bindings and what was acked outlive the node.
 func TestRestart(t *testing.T) {
+	ownOnly(t)
 	dir := t.TempDir()
 	n, err := start(dir)
 	must(t, err)

@@ -94,6 +94,20 @@ func (n *node) stop() error {
 // external reports whether the tests run against some other broker.
 func external() bool { return shared.broker == nil }
 
+// recoverAll is basic.recover.
+func recoverAll(ch *amqp091.Channel, requeue bool) error {
+	//lint:ignore SA1019 old clients use it
+	return ch.Recover(requeue)
+}
+
+// ownOnly skips what other brokers do differently on purpose.
+func ownOnly(t *testing.T) {
+	t.Helper()
+	if external() {
+		t.Skip("not comparable with another broker")
+	}
+}
+
 var names atomic.Uint64
 
 // name makes a name that no other test has, not even of another run.

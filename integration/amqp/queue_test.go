@@ -17,7 +17,7 @@ func TestServerNamedQueue(t *testing.T) {
 	}
 	must(t, ch.QueueBind("", "", "amq.direct", false, nil)) // "" is the queue declared last, as key too
 	send(t, ch, "amq.direct", q.Name, "a")
-	until(t, "the message", func() bool { return count(t, ch, "") == 1 })
+	until(t, "the message", func() bool { return count(t, ch, q.Name) == 1 })
 	if n, err := ch.QueueDelete("", false, false, false); n != 1 || err != nil {
 		t.Error(n, err)
 	}
@@ -83,6 +83,7 @@ func TestDeclareAgain(t *testing.T) {
 
 // Arguments that do not work are refused, one by one.
 func TestArgumentsRefused(t *testing.T) {
+	ownOnly(t)
 	c := dial(t, shared)
 	for arg, v := range map[string]any{
 		"x-expires": int32(1000), "x-message-ttl": int32(1000), "x-max-length": int32(1), "x-max-length-bytes": int32(1), "x-overflow": "drop-head",
@@ -121,6 +122,7 @@ func TestArgumentsRefused(t *testing.T) {
 
 // What closes the connection needs one of its own.
 func TestNotImplemented(t *testing.T) {
+	ownOnly(t)
 	for what, do := range map[string]func(ch *amqp091.Channel) error{
 		"transactions are not supported yet":                                             func(ch *amqp091.Channel) error { return ch.Tx() },
 		"exchange to exchange bindings are not supported yet":                            func(ch *amqp091.Channel) error { return ch.ExchangeBind("amq.topic", "", "amq.direct", false, nil) },
@@ -207,7 +209,7 @@ func TestCounts(t *testing.T) {
 		t.Error("not marked")
 	}
 	must(t, ch.Cancel("c", false))
-	must(t, ch.Recover(true))
+	must(t, recoverAll(ch, true))
 	until(t, "both to be ready", func() bool { return count(t, ch, q) == 2 })
 	if n, err := ch.QueueDelete(q, false, false, false); n != 2 || err != nil {
 		t.Errorf("deleted with %d, %v", n, err)
@@ -253,6 +255,7 @@ func TestRouting(t *testing.T) {
 // A publish to the default exchange makes the queue, and the first declaration
 // settles what it is.
 func TestQueueMadeByPublish(t *testing.T) {
+	ownOnly(t)
 	ch := channel(t, dial(t, shared))
 	must(t, ch.Confirm(false))
 	n := name("made")

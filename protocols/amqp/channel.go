@@ -100,6 +100,7 @@ func (ch *channel) release() {
 		ch.confirms.close()
 	}
 	ch.pub.Close()
+	ch.content.drop()
 }
 
 // frame handles one frame on the channel.

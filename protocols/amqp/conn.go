@@ -49,6 +49,8 @@ type conn struct {
 	rec      builder
 	decoder  wire.Decoder
 
+	unfinished int // bytes of bodies that are not whole yet
+
 	closing atomic.Bool // a close is under way, frames are discarded; set under out.mu
 
 	// guarded by out.mu
@@ -147,7 +149,7 @@ func (c *conn) awaitCloseOk() {
 func (c *conn) setClosing(m *wire.ConnectionClose) {
 	c.out.mu.Lock()
 	already := c.closing.Swap(true)
-	c.nc.SetReadDeadline(time.Now().Add(closeTimeout))
+	c.nc.SetDeadline(time.Now().Add(closeTimeout)) // writing, too: the client may have stopped to read
 	c.out.mu.Unlock()
 	if !already {
 		c.out.sendLast(0, m)

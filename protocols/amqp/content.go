@@ -13,8 +13,15 @@ const (
 	contentBody                       // the header has come
 )
 
-// maxEmptyFrames is how many body frames without a byte one message may have.
-const maxEmptyFrames = 64
+const (
+	// maxEmptyFrames is how many body frames without a byte one message may have.
+	maxEmptyFrames = 64
+	// maxUnfinished is how many bytes of bodies that are not whole yet a
+	// connection may have on all its channels.
+	maxUnfinished = 128 << 20
+	// keepBody is the largest buffer a channel keeps for the next body.
+	keepBody = 64 << 10
+)
 
 // content puts a publish together from its frames. As long as all of them lie
 // in the read buffer it only aliases them; detach copies what is there when
@@ -43,7 +50,7 @@ func (t *content) begin(payload []byte) error {
 	if t.method.Immediate {
 		return faultf(wire.NotImplemented, "immediate=true")
 	}
-	t.state, t.got, t.empty, t.rawHeader = contentHeader, t.got[:0], 0, nil
+	t.state, t.empty, t.rawHeader = contentHeader, 0, nil
 	t.alias()
 	return nil
 }
@@ -94,23 +101,35 @@ func (t *content) bodyFrame(payload []byte) error {
 		}
 	}
 	t.got = append(t.got, payload...)
+	if t.ch.c.unfinished += len(payload); t.ch.c.unfinished > maxUnfinished {
+		return t.fault(faultf(wire.ResourceError, "more than %d bytes of unfinished messages", maxUnfinished))
+	}
 	if len(t.got) == t.size {
 		return t.complete(t.got)
 	}
 	return nil
 }
 
-// complete publishes, and keeps no large buffer afterwards.
+// complete publishes.
 func (t *content) complete(body []byte) error {
-	t.state = contentNone
 	err := t.ch.publish(&t.method, &t.props, body)
-	if cap(t.got) > keepBuffer {
-		t.got = nil
-	}
+	t.drop()
 	if err != nil {
 		return t.fault(asFault(err))
 	}
 	return nil
+}
+
+// drop forgets the content, and keeps no large buffer.
+func (t *content) drop() {
+	t.state = contentNone
+	t.ch.c.unfinished -= len(t.got)
+	if t.got = t.got[:0]; cap(t.got) > keepBody {
+		t.got = nil
+	}
+	if cap(t.header) > keepBody {
+		t.header = nil
+	}
 }
 
 // detach copies what is held of the read buffer.
@@ -143,7 +162,7 @@ func (t *content) unexpected(fr wire.Frame) error {
 
 // fault says that it is the publish that failed.
 func (t *content) fault(f *fault) error {
-	t.state = contentNone
+	t.drop()
 	f.id = wire.IDBasicPublish
 	return f
 }

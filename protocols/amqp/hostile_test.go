@@ -143,6 +143,40 @@ func TestHostile(t *testing.T) {
 	}
 }
 
+// Bodies that are never finished, on many channels, are bounded together.
+func TestUnfinishedBodies(t *testing.T) {
+	_, addr := startServer(t, Config{})
+	r := rawOpen(t, addr, 0)
+	piece := make([]byte, 100_000)
+	go func() {
+		for id := range uint16(20) {
+			b := wire.AppendMethod(nil, id+1, &wire.BasicPublish{RoutingKey: "q"})
+			if id > 0 {
+				b = join(wire.AppendMethod(nil, id+1, &wire.ChannelOpen{}), b)
+			}
+			header := headerFrame(60, DefaultMaxMessage, 0)
+			header[2] = byte(id + 1)
+			b = append(b, header...)
+			for range 160 {
+				b = append(b, frame(3, id+1, piece)...)
+			}
+			if _, err := r.nc.Write(b); err != nil {
+				return
+			}
+		}
+	}()
+	for {
+		m, _, err := r.next()
+		must(t, err)
+		if m, ok := m.(*wire.ConnectionClose); ok {
+			if m.ReplyCode != 506 {
+				t.Errorf("%+v", m)
+			}
+			return
+		}
+	}
+}
+
 // Row 24: who speaks something else is told what is spoken here.
 func TestOtherProtocols(t *testing.T) {
 	_, addr := startServer(t, Config{})

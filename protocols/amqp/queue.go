@@ -23,10 +23,6 @@ func (ch *channel) queueName(name string) (string, error) {
 func (ch *channel) onQueueDeclare(m *wire.QueueDeclare) error {
 	name := cleaned(m.Queue)
 	if m.Passive {
-		name, err := ch.queueName(name)
-		if err != nil {
-			return err
-		}
 		info, err := ch.c.link.Queue(name)
 		if err != nil {
 			return ch.c.refused(err)
