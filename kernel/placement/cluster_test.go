@@ -130,7 +130,7 @@ func TestLeaderChange(t *testing.T) {
 // made it, and says so where a segment is missing.
 func TestRestore(t *testing.T) {
 	n := newNode(t, vfs.NewMem(), "data")
-	n.limits.SealBytes = 4 << 10
+	n.limits.SealBytes = 8 << 10
 	g := n.open()
 	parts, id := queue(t, g, 1, 1, kernel.RetainDay)
 	var records uint64

@@ -122,24 +122,23 @@ func (s *shard) archive(sh *share, m *Member, w *window, offset int64, now int64
 // is still there at the third try is skipped, loudly; an error of the disk that
 // passes loses nothing.
 func (s *shard) unreadable(sh *share, m *Member, w *window, next, last int64, cause error, now int64) int64 {
-	if d, ok := errors.AsType[*slog.Damage](cause); ok {
-		if w.badAt != next {
-			w.badAt, w.badTries = next, 0
-		}
-		if w.badTries++; w.badTries >= damageTries {
-			to := min(max(d.Last, next), last)
-			s.log.Error().Err(cause).Uint64("partition", uint64(w.part.id)).
-				Int64("first", next).Int64("last", to).Msg("records are lost to damage on disk and are skipped")
-			s.metrics.Lost.Add(uint64(to - next + 1))
-			w.Hole(next, to)
-			return to + 1
-		}
+	if w.badAt != next {
+		w.badAt, w.badTries = next, 0
+	}
+	w.badTries++
+	if d, ok := errors.AsType[*slog.Damage](cause); ok && w.badTries >= damageTries {
+		to := min(max(d.Last, next), last)
+		s.log.Error().Err(cause).Uint64("partition", uint64(w.part.id)).
+			Int64("first", next).Int64("last", to).Msg("records are lost to damage on disk and are skipped")
+		s.metrics.Lost.Add(uint64(to - next + 1))
+		w.Hole(next, to)
+		return to + 1
 	}
 	w.Settle(sharegroup.Ack{Member: m.id, First: next, Last: last, Outcome: sharegroup.Release}, now) //nolint:errcheck
 	if !m.pull {
 		sh.group.Grant(m.id, int(last-next+1)) //nolint:errcheck
 	}
-	if !errors.Is(cause, slog.ErrDropped) {
+	if w.badTries == 1 && !errors.Is(cause, slog.ErrDropped) {
 		s.log.Warn().Err(cause).Uint64("partition", uint64(w.part.id)).Int64("offset", next).Msg("records cannot be read now")
 	}
 	if !sh.stalled {

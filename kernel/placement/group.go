@@ -268,13 +268,13 @@ func (g *Group) Count(id GroupID) (ready, held int64, members int) {
 		return 0, 0, 0
 	}
 	s := sh.topic.shard
-	s.call(func() {}) // what members have done is looked at after this
-	s.call(func() {
-		sh.extend()
-		ready, held = sh.group.Ready(), int64(sh.group.InFlight())
-		_, members = sh.group.Members()
+	s.call(func() { // what members have said before is taken in before
+		if !sh.gone {
+			sh.extend()
+			sh.publish()
+		}
 	})
-	return ready, held, members
+	return sh.stat.ready.Load(), sh.stat.held.Load(), int(sh.stat.consumers.Load())
 }
 
 // Join adds a member to a share group: CodeNotFound, CodeAccessRefused (one

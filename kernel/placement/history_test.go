@@ -384,5 +384,11 @@ func (h *history) settleDown() {
 	}
 	h.check()
 	h.model.nothingLeft()
+	for _, s := range h.subs {
+		s.acceptAll()
+	}
+	h.quiet()
+	h.check()
+	h.model.allSettled()
 	h.count()
 }

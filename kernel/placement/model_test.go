@@ -404,6 +404,15 @@ func (m *model) nothingLeft() {
 	})
 }
 
+// allSettled: what is accepted gets settled, without anything else to push it.
+func (m *model) allSettled() {
+	m.eachWindow(func(g *groupModel, w *window) {
+		if n := w.Unsettled(w.part.log.End()); n != 0 {
+			m.h.failf("group %d, partition %d: %d records are accepted and not settled", g.id, w.part.id, n)
+		}
+	})
+}
+
 // subscriber is a member of a group in a history.
 type subscriber struct {
 	h     *history
@@ -545,6 +554,15 @@ func (s *subscriber) settle() {
 		s.m.Settle(o, p.index, at.offset, at.offset)
 	}
 	s.held = slices.Delete(s.held, from, from+n)
+}
+
+func (s *subscriber) acceptAll() {
+	for _, at := range s.held {
+		s.group.acked[at], s.group.now[at] = true, true
+		delete(s.group.held, at)
+		s.m.Settle(kernel.Accept, s.h.g.machine.parts[at.part].index, at.offset, at.offset)
+	}
+	s.held = nil
 }
 
 func (s *subscriber) leave() {

@@ -48,6 +48,7 @@ type proposer struct {
 	full    []*draft  // cannot be sent yet
 	flights []*flight // sent, not resolved
 	running int       // of them, those the log works on
+	waiting bool      // settleTimeout will be called
 	lapsed  bool      // settlements have waited long enough
 	bytes   atomic.Int64
 	gate    gate
@@ -160,7 +161,7 @@ func (p *proposer) settle(term uint64, section []byte, urgent bool) {
 	d.size += len(section)
 	d.urgent = d.urgent || urgent || len(d.settles) >= settleCap
 	due := p.due()
-	wait := !due && !d.urgent // also behind an entry in flight: its end does not make them due
+	wait := !due && !d.urgent && p.later() // also behind an entry in flight: its end does not make them due
 	p.mu.Unlock()
 	switch {
 	case due:
@@ -170,10 +171,17 @@ func (p *proposer) settle(term uint64, section []byte, urgent bool) {
 	}
 }
 
+// later says whether delay is to be called: it is not on its way already.
+func (p *proposer) later() bool {
+	first := !p.waiting
+	p.waiting = true
+	return first
+}
+
 // settleTimeout is called settleDelay after delay was.
 func (p *proposer) settleTimeout() {
 	p.mu.Lock()
-	p.lapsed = true
+	p.waiting, p.lapsed = false, !p.open.empty()
 	p.mu.Unlock()
 	p.seal()
 }
@@ -282,8 +290,11 @@ func (p *proposer) failed(counter uint64, cause error) {
 	} else {
 		f.unknown, f.suspect, f.giveUp = true, max(p.log.Term(), f.term), p.clock.mono()+int64(giveUpAfter)
 	}
+	wait := p.later()
 	p.mu.Unlock()
-	p.delay() // what has gathered goes out after a pause; the caller may be inside Propose
+	if wait {
+		p.delay() // what has gathered goes out after a pause; the caller may be inside Propose
+	}
 }
 
 // applied is called by the machine for every entry of this process that it

@@ -363,3 +363,50 @@ func TestCloseWhilePublishing(t *testing.T) {
 		code(t, g.Ready(), kernel.CodeUnavailable)
 	}
 }
+
+// TestDamage: records that are lost to the disk are skipped in the end, after
+// the disk had its chances, and their neighbours are handed out.
+func TestDamage(t *testing.T) {
+	fs := vfs.NewMem()
+	n := newNode(t, fs, "data")
+	n.limits.SealBytes = 8 << 10
+	g := n.open()
+	parts, id := queue(t, g, 1, 1, kernel.RetainDay)
+	count := uint64(0)
+	for g.Metrics().Checkpoints.Load() < 2 {
+		publish(t, g, g.Targets(parts...), count, count+10)
+		count += 10
+	}
+	n.close(g)
+	names, err := fs.List("data/p1/segments")
+	must(t, err)
+	f, err := fs.OpenFile("data/p1/segments/" + names[0])
+	must(t, err)
+	var b [1]byte
+	_, err = f.ReadAt(b[:], 200)
+	must(t, err)
+	b[0]++
+	_, err = f.WriteAt(b[:], 200)
+	must(t, err)
+	must(t, f.Close())
+
+	g = n.open()
+	defer n.close(g)
+	s := newSink()
+	m := join(t, g, id, kernel.MemberOptions{}, s)
+	m.Credit(1000)
+	for g.Metrics().Lost.Load() == 0 { // each tick is a try
+		g.tick()
+		g.machine.share(id).topic.shard.call(func() {})
+	}
+	s.until(t, func() bool { return uint64(len(s.list))+g.Metrics().Lost.Load() >= count })
+	lost := g.Metrics().Lost.Load()
+	if lost == 0 || lost > 20 || uint64(len(s.list))+lost != count {
+		t.Fatalf("%d of %d handed out, %d lost", len(s.list), count, lost)
+	}
+	m.Settle(kernel.Accept, 0, 0, int64(count))
+	m.Leave()
+	if ready, held, _ := g.Count(id); ready != 0 || held != 0 {
+		t.Fatalf("%d ready, %d held", ready, held)
+	}
+}
