@@ -275,7 +275,7 @@ func (s *shard) collect() {
 	}
 	clear(s.touched)
 	s.touched = s.touched[:0]
-	if len(s.section) > 0 {
+	if len(s.section) > 0 || s.urgent {
 		s.prop.settle(s.term, s.section, s.urgent)
 		s.section, s.urgent = s.section[:0], false
 	}
@@ -286,14 +286,15 @@ func (s *shard) gather(sh *share) {
 	for w := range sh.group.Dirty() {
 		s.dead = w.TakeDead(s.dead[:0])
 		s.metrics.Dead.Add(uint64(len(s.dead)))
-		urgent := w.Urgent()
+		// The mark that hand-outs wait for may be in this settlement or in one
+		// that waits for company.
+		s.urgent = s.urgent || w.Blocked()
 		if !w.Take(&s.settlement) {
 			continue
 		}
 		part := sh.window(w.Partition()).part
 		s.encoded = s.settlement.AppendTo(s.encoded[:0])
 		s.section = appendSettlementSection(s.section, sh.id, part.id, s.encoded)
-		s.urgent = s.urgent || urgent
 	}
 }
 
