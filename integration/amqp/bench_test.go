@@ -15,8 +15,10 @@ type lean struct {
 	out    []byte
 }
 
-func leanDial(b testing.TB) *lean {
-	nc, err := net.Dial("tcp", shared.addr)
+func leanDial(b testing.TB) *lean { return leanDialTo(b, shared.addr) }
+
+func leanDialTo(b testing.TB, addr string) *lean {
+	nc, err := net.Dial("tcp", addr)
 	must(b, err)
 	b.Cleanup(func() { nc.Close() })
 	l := &lean{b: b, nc: nc, frames: wire.NewFrameReader(nc, 131072), out: []byte(wire.ProtocolHeader)}
@@ -49,6 +51,9 @@ func (l *lean) flush() {
 	must(l.b, err)
 	l.out = l.out[:0]
 }
+
+// consumeAll consumes without prefetch.
+func consumeAll(queue string) wire.Method { return &wire.BasicConsume{Queue: queue} }
 
 const window = 1000
 

@@ -58,12 +58,6 @@ func (h *history) kill() {
 	h.killed = time.Now()
 }
 
-func (h *history) counts() (published, confirmed, acked int) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return len(h.published), len(h.confirmed), len(h.acked)
-}
-
 // check compares the history with the log read back.
 func (h *history) check(t *testing.T, topic string, log map[string]int) {
 	t.Helper()

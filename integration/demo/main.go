@@ -56,17 +56,17 @@ func run(ctx context.Context, bin string, count int) (err error) {
 
 	conn, ch, err := declare(b.amqp)
 	if err != nil {
-		return fmt.Errorf("AMQP: %w", err)
+		return fmt.Errorf("over AMQP: %w", err)
 	}
 	defer conn.Close()
 	if err := publish(ctx, b.mqtt, count); err != nil {
-		return fmt.Errorf("MQTT: %w", err)
+		return fmt.Errorf("over MQTT: %w", err)
 	}
 	if err := consume(ctx, ch, count); err != nil {
-		return fmt.Errorf("AMQP: %w", err)
+		return fmt.Errorf("over AMQP: %w", err)
 	}
 	if err := replay(ctx, b.kafka, count); err != nil {
-		return fmt.Errorf("Kafka: %w", err)
+		return fmt.Errorf("over Kafka: %w", err)
 	}
 	fmt.Println("\nOne log, three protocols: what AMQP has acked, Kafka still replays.")
 	return nil

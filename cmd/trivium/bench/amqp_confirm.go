@@ -10,9 +10,6 @@ import (
 	"time"
 )
 
-// errDone ends a reader whose work is finished.
-var errDone = errors.New("done")
-
 // writeLimit bounds how many bytes a publisher hands to one write.
 const writeLimit = 64 << 10
 
