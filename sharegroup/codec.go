@@ -3,18 +3,19 @@ package sharegroup
 import (
 	"encoding/binary"
 	"fmt"
-	"iter"
 	"math"
 )
 
-// appendSpans encodes sorted, disjoint spans that all lie at or above base, as
-// distances.
-func appendSpans(dst []byte, base int64, n int, spans iter.Seq[Span]) []byte {
+// appendSpans encodes blocks of sorted, disjoint spans, n in all, that lie at
+// or above base, as distances.
+func appendSpans(dst []byte, base int64, n int, blocks ...[]Span) []byte {
 	dst = binary.AppendUvarint(dst, uint64(n))
-	for sp := range spans {
-		dst = binary.AppendUvarint(dst, uint64(sp.First-base))
-		dst = binary.AppendUvarint(dst, uint64(sp.Last-sp.First))
-		base = sp.Last + 1
+	for _, spans := range blocks {
+		for _, sp := range spans {
+			dst = binary.AppendUvarint(dst, uint64(sp.First-base))
+			dst = binary.AppendUvarint(dst, uint64(sp.Last-sp.First))
+			base = sp.Last + 1
+		}
 	}
 	return dst
 }

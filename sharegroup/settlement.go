@@ -76,8 +76,8 @@ func (s *Settlement) AppendTo(dst []byte) []byte {
 		return binary.AppendUvarint(dst, uint64(s.SeekTo))
 	}
 	dst = append(dst, 0)
-	dst = appendSpans(dst, 0, len(s.Accepted), slices.Values(s.Accepted))
-	dst = appendSpans(dst, 0, len(s.Archived), slices.Values(s.Archived))
+	dst = appendSpans(dst, 0, len(s.Accepted), s.Accepted)
+	dst = appendSpans(dst, 0, len(s.Archived), s.Archived)
 	return appendFailed(dst, 0, s.Failed)
 }
 

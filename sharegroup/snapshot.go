@@ -18,7 +18,7 @@ func (w *Window) AppendTo(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(w.readTo))
 	dst = binary.AppendUvarint(dst, w.term)
 	dst = binary.AppendUvarint(dst, uint64(w.epoch))
-	dst = appendSpans(dst, w.floor, w.settled.spans, w.settled.all())
+	dst = appendSpans(dst, w.floor, w.settled.spans, w.settled.blocks...)
 	return appendFailed(dst, w.floor, w.failedCounts())
 }
 
