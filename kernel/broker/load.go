@@ -21,6 +21,9 @@ type loader struct {
 	state  *catalog.State
 	topics map[kernel.TopicID]placement.TopicInfo
 	groups map[kernel.TopicID]map[string]placement.GroupInfo
+	// timers are started when all is loaded: what they do must find it whole, and
+	// nobody else may change it while it is being loaded.
+	timers []func()
 }
 
 // load builds the tenants. Nobody is connected yet.
@@ -43,6 +46,9 @@ func (b *Broker) load() error {
 		if err := step.run(); err != nil {
 			return fmt.Errorf("load %s: %w", step.name, err)
 		}
+	}
+	for _, start := range l.timers {
+		start()
 	}
 	return nil
 }
@@ -99,7 +105,7 @@ func (l *loader) loadTopic(kt *kernel.Topic) error {
 	t.addTopic(rt)
 	t.mu.Unlock()
 	if !kt.ExpiresAt.IsZero() {
-		t.expireLater(kt.ID, kt.ExpiresAt)
+		l.timers = append(l.timers, func() { t.expireLater(kt.ID, kt.ExpiresAt) })
 	}
 	return nil
 }
@@ -250,8 +256,8 @@ func (l *loader) loadSubscription(e *sessionEntry, kept session.Subscription) er
 	return nil
 }
 
-// expireSessions discards the sessions whose time is over and starts the timers
-// of the others.
+// expireSessions discards the sessions whose time is over. The others get their
+// timers.
 func (l *loader) expireSessions() error {
 	for _, t := range l.b.tenants {
 		for _, e := range t.sessions {
@@ -260,7 +266,11 @@ func (l *loader) expireSessions() error {
 			case e.expiry <= 0, !e.expiresAt.IsZero() && !e.expiresAt.After(l.b.now()):
 				e.discard(l.ctx)
 			case !e.expiresAt.IsZero():
-				e.arm()
+				l.timers = append(l.timers, func() {
+					e.mu.Lock()
+					defer e.mu.Unlock()
+					e.arm()
+				})
 			}
 			e.mu.Unlock()
 		}
