@@ -286,6 +286,9 @@ func (m *machine) setRetention(d *decoder) (res commandResult) {
 	defer m.table.mu.Unlock()
 	t.revision = revision
 	for _, p := range t.parts {
+		if end := p.log.End(); p.retention.Age == 0 && r.Age > 0 && end > p.log.Start() {
+			p.age.append(m.time, end, r.Age) // when they came is not known: it counts from now
+		}
 		p.retention = r
 		m.tell(t.shard, event{kind: evRetention, part: p, retention: r})
 	}

@@ -182,10 +182,10 @@ func (m *machine) link(p *partition, base int64, s *section) {
 		m.body = m.log.NewBody(m.entry.Index, int32(m.entry.Term), m.entry.Data)
 	}
 	delta := record.LastOffsetDelta(s.body)
-	p.log.Link(base, m.body, s.off, len(s.body), delta, record.MaxTimestamp(s.body))
-	if p.retention.Age > 0 {
+	if p.retention.Age > 0 { // first: who sees the records knows how young they are
 		p.age.append(m.time, base, p.retention.Age)
 	}
+	p.log.Link(base, m.body, s.off, len(s.body), delta, record.MaxTimestamp(s.body))
 	count := uint64(record.Count(s.body))
 	p.topic.published.Add(count)
 	p.topic.ends.Add(int64(delta) + 1)

@@ -1,0 +1,72 @@
+package placement
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/trivium-mq/trivium/kernel"
+	slog "github.com/trivium-mq/trivium/storage/log"
+	"github.com/trivium-mq/trivium/storage/record"
+)
+
+// TestRetentionOfFresh: what is appended to a partition that had been idle for
+// longer than its retention is never taken for old, however the shard that
+// decides and the machine that appends run side by side.
+func TestRetentionOfFresh(t *testing.T) {
+	const wall = 1_700_000_000_000
+	g := newGroup(Config{Shards: 1, Logger: zerolog.Nop(), Now: func() time.Time { return time.UnixMilli(wall) }})
+	m, s := g.machine, g.shards[0]
+	m.log = slog.NewVolatile()
+	var b record.Builder
+	b.Append(numbered(1))
+	m.entry.Data = b.Bytes()
+	m.entry.Index = 1
+	at := section{kind: sectionBatch, body: m.entry.Data}
+	for i := range 3000 {
+		lp, err := m.log.Create(uint64(i), 0)
+		must(t, err)
+		p := &partition{id: PartitionID(i), topic: &topic{shard: s}, log: lp, retention: kernel.Retention{Age: time.Hour}}
+		p.cut.retention = p.retention
+		m.time = 1
+		m.link(p, 0, &at)
+		m.time = wall
+		var wg sync.WaitGroup
+		wg.Go(func() { m.link(p, 1, &at) })
+		for ended := false; !ended; {
+			ended = lp.End() == 2
+			if start := s.deletable(p); start > 1 {
+				t.Fatalf("round %d: a record just appended may be deleted", i)
+			}
+		}
+		wg.Wait()
+	}
+}
+
+// TestRetentionBegins: records from before a topic had a retention by age stay
+// for that long from then on.
+func TestRetentionBegins(t *testing.T) {
+	const wall = 1_700_000_000_000
+	g := newGroup(Config{Shards: 1, Logger: zerolog.Nop(), Now: func() time.Time { return time.UnixMilli(wall) }})
+	m, s := g.machine, g.shards[0]
+	m.log, m.time = slog.NewVolatile(), wall-1000
+	must(t, m.applyCommand(createPartitionsCommand(topicN(1), []PartitionSpec{{}}, 1)))
+	p := m.parts[1]
+	var b record.Builder
+	b.Append(numbered(1))
+	m.entry.Data = b.Bytes()
+	m.link(p, 0, &section{kind: sectionBatch, body: m.entry.Data})
+	must(t, m.applyCommand(setRetentionCommand(topicN(1), kernel.Retention{Age: time.Second}, 2)))
+	m.post()
+	s.step()
+	s.clock.now = func() time.Time { return time.UnixMilli(wall - 1) }
+	if start := s.deletable(p); start != 0 {
+		t.Errorf("before its time the partition may start at %d", start)
+	}
+	s.clock.now = func() time.Time { return time.UnixMilli(wall) }
+	if start := s.deletable(p); start != 1 {
+		t.Errorf("after its time the partition may start at %d, want 1", start)
+	}
+}
