@@ -15,9 +15,7 @@ type lean struct {
 	out    []byte
 }
 
-func leanDial(b testing.TB) *lean { return leanDialTo(b, shared.addr) }
-
-func leanDialTo(b testing.TB, addr string) *lean {
+func leanDial(b testing.TB, addr string) *lean {
 	nc, err := net.Dial("tcp", addr)
 	must(b, err)
 	b.Cleanup(func() { nc.Close() })
@@ -60,7 +58,7 @@ const window = 1000
 // BenchmarkConfirmed publishes 100 bytes with at most 1,000 confirms
 // outstanding, to a durable queue.
 func BenchmarkConfirmed(b *testing.B) {
-	l := leanDial(b)
+	l := leanDial(b, shared.AMQP)
 	q := name("bench")
 	l.call(1, &wire.QueueDeclare{Queue: q, Durable: true})
 	l.call(1, &wire.ConfirmSelect{})
@@ -94,7 +92,7 @@ func BenchmarkConfirmed(b *testing.B) {
 // BenchmarkConsume takes 100-byte messages from a durable queue that holds
 // them, with prefetch 1,000, and acks each by itself.
 func BenchmarkConsume(b *testing.B) {
-	l := leanDial(b)
+	l := leanDial(b, shared.AMQP)
 	q := name("bench")
 	l.call(1, &wire.QueueDeclare{Queue: q, Durable: true})
 	props := &wire.Properties{Flags: wire.HasDeliveryMode, DeliveryMode: 2}

@@ -9,21 +9,22 @@ import (
 	"time"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/trivium-mq/trivium/integration/harness"
 )
 
 // Two consumers share 20,000 confirmed messages: each is settled once, and each
 // consumer sees its own in order.
 func TestSharedBacklog(t *testing.T) {
 	const total = 20_000
-	c := dial(t, shared)
-	ch := channel(t, c)
+	_, ch := shared.DialAMQP(t)
 	q := newQueue(t, ch)
 	var mu sync.Mutex
 	seen := make(map[uint32]int, total)
 	var done sync.WaitGroup
 	done.Add(total)
 	for range 2 {
-		cch := channel(t, dial(t, shared))
+		cch := newChannel(t)
 		must(t, cch.Qos(100, 0, false))
 		deliveries, err := cch.Consume(q, "", false, false, false, false, nil)
 		must(t, err)
@@ -51,7 +52,7 @@ func TestSharedBacklog(t *testing.T) {
 		must(t, ch.PublishWithContext(t.Context(), "", q, false, false, amqp091.Publishing{Body: binary.BigEndian.AppendUint32(nil, uint32(i))}))
 	}
 	for i := range total {
-		if f := receive(t, confirms); !f.Ack || f.DeliveryTag != uint64(i+1) {
+		if f := harness.Receive(t, confirms); !f.Ack || f.DeliveryTag != uint64(i+1) {
 			t.Fatalf("confirm %d: %+v", i, f)
 		}
 	}
@@ -83,20 +84,19 @@ func TestGivenBackInPlace(t *testing.T) {
 		"connection": func(c *amqp091.Connection, _ *amqp091.Channel, _, _ amqp091.Delivery) error { return c.Close() },
 	} {
 		t.Run(how, func(t *testing.T) {
-			own := channel(t, dial(t, shared))
+			own := newChannel(t)
 			q := newQueue(t, own)
 			fill(t, own, q, 6)
-			c := dial(t, shared)
-			ch := channel(t, c)
+			c, ch := shared.DialAMQP(t)
 			must(t, ch.Qos(4, 0, false))
 			deliveries, err := ch.Consume(q, "c", false, false, false, false, nil)
 			must(t, err)
 			var held []amqp091.Delivery
 			for range 4 {
-				held = append(held, receive(t, deliveries))
+				held = append(held, harness.Receive(t, deliveries))
 			}
 			must(t, held[1].Ack(false))
-			receive(t, deliveries) // 4 takes its place
+			harness.Receive(t, deliveries) // 4 takes its place
 			must(t, ch.Cancel("c", false))
 			must(t, back(c, ch, held[0], amqp091.Delivery{DeliveryTag: 5, Acknowledger: ch}))
 			until(t, "five to be ready", func() bool { return count(t, own, q) == 5 })
@@ -111,7 +111,7 @@ func TestGivenBackInPlace(t *testing.T) {
 }
 
 func TestRefused(t *testing.T) {
-	ch := channel(t, dial(t, shared))
+	ch := newChannel(t)
 	q := newQueue(t, ch)
 	fill(t, ch, q, 3)
 	for i := range 3 {
@@ -127,7 +127,7 @@ func TestRefused(t *testing.T) {
 }
 
 func TestPrefetch(t *testing.T) {
-	ch := channel(t, dial(t, shared))
+	ch := newChannel(t)
 	q := newQueue(t, ch)
 	fill(t, ch, q, 50)
 	var feeds []<-chan amqp091.Delivery
@@ -138,20 +138,20 @@ func TestPrefetch(t *testing.T) {
 		feeds = append(feeds, d)
 	}
 	until(t, "both to be full", func() bool { return count(t, ch, q) == 42 })
-	d := receive(t, feeds[0])
+	d := harness.Receive(t, feeds[0])
 	must(t, d.Ack(false))
 	until(t, "one more", func() bool { return count(t, ch, q) == 41 })
 }
 
 func TestCancel(t *testing.T) {
-	ch := channel(t, dial(t, shared))
+	ch := newChannel(t)
 	q := newQueue(t, ch)
 	fill(t, ch, q, 10)
 	must(t, ch.Qos(3, 0, false))
 	deliveries, err := ch.Consume(q, "c", false, false, false, false, nil)
 	must(t, err)
 	var held []amqp091.Delivery
-	held = append(held, receive(t, deliveries))
+	held = append(held, harness.Receive(t, deliveries))
 	must(t, ch.Cancel("c", false))
 	for d := range deliveries { // the library closes it after what came before cancel-ok
 		held = append(held, d)
@@ -162,7 +162,7 @@ func TestCancel(t *testing.T) {
 	if got, err := ch.QueueDeclarePassive(q, true, false, false, false, nil); err != nil || got.Consumers != 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if _, err := channel(t, dial(t, shared)).Consume(q, "other", true, true, false, false, nil); err != nil {
+	if _, err := newChannel(t).Consume(q, "other", true, true, false, false, nil); err != nil {
 		t.Errorf("it still counts as a consumer: %v", err)
 	}
 	must(t, held[2].Ack(true)) // unacked ones are still the client's to settle
@@ -174,17 +174,16 @@ func TestCancel(t *testing.T) {
 }
 
 func TestQueueDeleted(t *testing.T) {
-	c := dial(t, shared)
-	ch := channel(t, c)
+	c, ch := shared.DialAMQP(t)
 	q := newQueue(t, ch)
 	fill(t, ch, q, 1)
 	deliveries, err := ch.Consume(q, "tag", false, false, false, false, nil)
 	must(t, err)
-	d := receive(t, deliveries)
+	d := harness.Receive(t, deliveries)
 	cancels := ch.NotifyCancel(make(chan string, 1))
 	_, err = channel(t, c).QueueDelete(q, false, false, false)
 	must(t, err)
-	if tag := receive(t, cancels); tag != "tag" {
+	if tag := harness.Receive(t, cancels); tag != "tag" {
 		t.Error(tag)
 	}
 	must(t, d.Ack(false)) // of no effect, and no error
@@ -192,18 +191,18 @@ func TestQueueDeleted(t *testing.T) {
 }
 
 func TestAutoAck(t *testing.T) {
-	ch := channel(t, dial(t, shared))
+	ch := newChannel(t)
 	q := newQueue(t, ch)
 	fill(t, ch, q, 100)
 	deliveries, err := ch.Consume(q, "", true, false, false, false, nil)
 	must(t, err)
 	for i := range 100 {
-		if d := receive(t, deliveries); d.Body[0] != byte(i) {
+		if d := harness.Receive(t, deliveries); d.Body[0] != byte(i) {
 			t.Fatalf("%d: %v", i, d.Body)
 		}
 	}
 	must(t, ch.Close())
-	if n := count(t, channel(t, dial(t, shared)), q); n != 0 {
+	if n := count(t, newChannel(t), q); n != 0 {
 		t.Errorf("%d came back", n)
 	}
 }
@@ -211,7 +210,7 @@ func TestAutoAck(t *testing.T) {
 // A group beside the queue's own reads the same records.
 func TestShareAddress(t *testing.T) {
 	ownOnly(t)
-	ch := channel(t, dial(t, shared))
+	ch := newChannel(t)
 	q := newQueue(t, ch)
 	address := "$share/audit/" + q
 	audit, err := ch.Consume(address, "", false, false, false, false, nil)
@@ -220,7 +219,7 @@ func TestShareAddress(t *testing.T) {
 	must(t, err)
 	fill(t, ch, q, 3)
 	for i := range 3 {
-		a, o := receive(t, audit), receive(t, own)
+		a, o := harness.Receive(t, audit), harness.Receive(t, own)
 		if a.Body[0] != byte(i) || o.Body[0] != byte(i) {
 			t.Errorf("%v, %v", a.Body, o.Body)
 		}
@@ -229,7 +228,7 @@ func TestShareAddress(t *testing.T) {
 }
 
 func TestLargeMessages(t *testing.T) {
-	ch := channel(t, dial(t, shared))
+	ch := newChannel(t)
 	must(t, ch.Confirm(false))
 	q := newQueue(t, ch)
 	deliveries, err := ch.Consume(q, "", false, false, false, false, nil)
@@ -242,7 +241,7 @@ func TestLargeMessages(t *testing.T) {
 		if !c.Wait() {
 			t.Fatalf("%d bytes are not confirmed: %v", n, <-closed)
 		}
-		d := receive(t, deliveries)
+		d := harness.Receive(t, deliveries)
 		if !bytes.Equal(d.Body, body) {
 			t.Errorf("%d bytes came back as %d", n, len(d.Body))
 		}
@@ -251,7 +250,7 @@ func TestLargeMessages(t *testing.T) {
 }
 
 func TestProperties(t *testing.T) {
-	ch := channel(t, dial(t, shared))
+	ch := newChannel(t)
 	must(t, ch.Confirm(false))
 	q := newQueue(t, ch)
 	full := amqp091.Publishing{

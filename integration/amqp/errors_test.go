@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/trivium-mq/trivium/integration/harness"
 )
 
 // world is what a row of the table acts on: a queue and an exchange that are
@@ -91,13 +93,13 @@ var refusals = []refusal{
 	{name: "publish to an internal exchange", do: publishing(func(w *world) string { return w.internal }, theQueue, amqp091.Publishing{}),
 		code: 403, text: "cannot publish to internal exchange '$i' in vhost '/'"},
 	{name: "consume beside an exclusive consumer", do: func(w *world) error {
-		if _, err := channel(w.t, dial(w.t, shared)).Consume(w.queue, "", false, true, false, false, nil); err != nil {
+		if _, err := newChannel(w.t).Consume(w.queue, "", false, true, false, false, nil); err != nil {
 			return err
 		}
 		return consuming(theQueue, "", false, nil)(w)
 	}, code: 403, text: "queue '$q' in vhost '/' in exclusive use"},
 	{name: "consume exclusively beside a consumer", do: func(w *world) error {
-		if _, err := channel(w.t, dial(w.t, shared)).Consume(w.queue, "", false, false, false, false, nil); err != nil {
+		if _, err := newChannel(w.t).Consume(w.queue, "", false, false, false, false, nil); err != nil {
 			return err
 		}
 		return consuming(theQueue, "", true, nil)(w)
@@ -169,7 +171,7 @@ var refusals = []refusal{
 		must(w.t, publishing(func(*world) string { return "" }, theQueue, amqp091.Publishing{})(w))
 		d, err := w.ch.Consume(w.queue, "", false, false, false, false, nil)
 		must(w.t, err)
-		m := receive(w.t, d)
+		m := harness.Receive(w.t, d)
 		must(w.t, m.Ack(false))
 		return m.Ack(false)
 	}, code: 406, text: "unknown delivery tag 1"},
@@ -238,8 +240,8 @@ func (w *world) fill(text string) string {
 
 func newWorld(t *testing.T, other *amqp091.Channel) *world {
 	t.Helper()
-	w := &world{t: t, c: dial(t, shared), queue: name("queue"), exchange: name("exchange"), locked: name("locked"), internal: name("internal"), missing: name("missing")}
-	w.ch = channel(t, w.c)
+	w := &world{t: t, queue: name("queue"), exchange: name("exchange"), locked: name("locked"), internal: name("internal"), missing: name("missing")}
+	w.c, w.ch = shared.DialAMQP(t)
 	_, err := other.QueueDeclare(w.queue, true, false, false, false, nil)
 	must(t, err)
 	_, err = other.QueueDeclare(w.locked, false, false, true, false, nil)
@@ -250,10 +252,10 @@ func newWorld(t *testing.T, other *amqp091.Channel) *world {
 }
 
 func TestRefusals(t *testing.T) {
-	other := channel(t, dial(t, shared))
+	other := newChannel(t)
 	for _, tc := range refusals {
 		t.Run(tc.name, func(t *testing.T) {
-			if external() && tc.since4 {
+			if external && tc.since4 {
 				t.Skip("RabbitMQ 3 answers 503")
 			}
 			w := newWorld(t, other)
@@ -265,10 +267,10 @@ func TestRefusals(t *testing.T) {
 				if err != nil {
 					t.Fatalf("the client says: %v", err)
 				}
-				e = receive(t, closed)
+				e = harness.Receive(t, closed)
 			}
 			want := tc.text
-			if tc.own != "" && !external() {
+			if tc.own != "" && !external {
 				want = tc.own
 			}
 			if e == nil || e.Code != tc.code || !strings.Contains(e.Reason, " - "+w.fill(want)) {
@@ -276,7 +278,7 @@ func TestRefusals(t *testing.T) {
 			}
 			hard := tc.code >= 500 || tc.code == 320
 			if hard {
-				receive(t, connClosed)
+				harness.Receive(t, connClosed)
 			} else if _, err := w.c.Channel(); err != nil {
 				t.Errorf("the connection did not live on: %v", err)
 			}

@@ -6,10 +6,12 @@ import (
 	"time"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/trivium-mq/trivium/integration/harness"
 )
 
 func TestServerNamedQueue(t *testing.T) {
-	ch := channel(t, dial(t, shared))
+	ch := newChannel(t)
 	q, err := ch.QueueDeclare("", false, false, true, false, nil)
 	must(t, err)
 	if len(q.Name) < 20 || q.Name[:8] != "amq.gen-" {
@@ -26,16 +28,6 @@ func TestServerNamedQueue(t *testing.T) {
 func send(t testing.TB, ch *amqp091.Channel, exchange, key, body string) {
 	t.Helper()
 	must(t, ch.PublishWithContext(t.Context(), exchange, key, false, false, amqp091.Publishing{Body: []byte(body)}))
-}
-
-// confirmed publishes and waits for the confirm.
-func confirmed(t testing.TB, ch *amqp091.Channel, exchange, key string, p amqp091.Publishing) {
-	t.Helper()
-	c, err := ch.PublishWithDeferredConfirm(exchange, key, false, false, p)
-	must(t, err)
-	if !c.Wait() {
-		t.Fatal("not confirmed")
-	}
 }
 
 // count is how many messages of a queue are ready.
@@ -57,13 +49,13 @@ func gone(t testing.TB, c *amqp091.Connection, queue string) bool {
 
 func newQueue(t testing.TB, ch *amqp091.Channel) string {
 	t.Helper()
-	q, err := ch.QueueDeclare(name("queue"), true, false, false, false, nil)
-	must(t, err)
-	return q.Name
+	q := name("queue")
+	harness.Declare(t, ch, q)
+	return q
 }
 
 func TestDeclareAgain(t *testing.T) {
-	ch := channel(t, dial(t, shared))
+	ch := newChannel(t)
 	for i, a := range []args{nil, {"x-queue-type": "classic"}, {"x-queue-type": "quorum"}, {"x-queue-type": "stream"}, {"x-retention": int32(0)}, {"x-retention": "36h"}, {"x-retention": "7D"}} {
 		n := name("queue")
 		for range 2 {
@@ -84,7 +76,7 @@ func TestDeclareAgain(t *testing.T) {
 // Arguments that do not work are refused, one by one.
 func TestArgumentsRefused(t *testing.T) {
 	ownOnly(t)
-	c := dial(t, shared)
+	c, _ := shared.DialAMQP(t)
 	for arg, v := range map[string]any{
 		"x-expires": int32(1000), "x-message-ttl": int32(1000), "x-max-length": int32(1), "x-max-length-bytes": int32(1), "x-overflow": "drop-head",
 		"x-dead-letter-exchange": "x", "x-max-priority": int32(5), "x-single-active-consumer": true, "x-delivery-limit": int32(3), "x-unheard-of": "x",
@@ -132,7 +124,7 @@ func TestNotImplemented(t *testing.T) {
 			return err
 		},
 	} {
-		err := do(channel(t, dial(t, shared)))
+		err := do(newChannel(t))
 		if e, ok := err.(*amqp091.Error); !ok || e.Code != 540 || len(e.Reason) < len(what) || e.Reason[18:18+len(what)] != what {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -140,8 +132,8 @@ func TestNotImplemented(t *testing.T) {
 }
 
 func TestExclusiveQueue(t *testing.T) {
-	c, other := dial(t, shared), dial(t, shared)
-	ch := channel(t, c)
+	c, ch := shared.DialAMQP(t)
+	other, _ := shared.DialAMQP(t)
 	n := name("exclusive")
 	_, err := ch.QueueDeclare(n, true, false, true, false, nil)
 	must(t, err)
@@ -154,8 +146,7 @@ func TestExclusiveQueue(t *testing.T) {
 }
 
 func TestAutoDelete(t *testing.T) {
-	c := dial(t, shared)
-	ch := channel(t, c)
+	c, ch := shared.DialAMQP(t)
 	n := name("auto")
 	_, err := ch.QueueDeclare(n, true, true, false, false, nil)
 	must(t, err)
@@ -186,7 +177,7 @@ func TestAutoDelete(t *testing.T) {
 }
 
 func TestCounts(t *testing.T) {
-	ch := channel(t, dial(t, shared))
+	ch := newChannel(t)
 	must(t, ch.Confirm(false))
 	q := newQueue(t, ch)
 	for range 5 {
@@ -195,8 +186,8 @@ func TestCounts(t *testing.T) {
 	must(t, ch.Qos(2, 0, false))
 	d, err := ch.Consume(q, "c", false, false, false, false, nil)
 	must(t, err)
-	receive(t, d)
-	last := receive(t, d)
+	harness.Receive(t, d)
+	last := harness.Receive(t, d)
 	got, err := ch.QueueDeclare(q, true, false, false, false, nil)
 	if err != nil || got.Messages != 3 || got.Consumers != 1 {
 		t.Errorf("%+v, %v", got, err)
@@ -205,7 +196,7 @@ func TestCounts(t *testing.T) {
 		t.Errorf("purged %d, %v", n, err)
 	}
 	must(t, last.Nack(true, true)) // unacked ones are not purged
-	if m := receive(t, d); !m.Redelivered {
+	if m := harness.Receive(t, d); !m.Redelivered {
 		t.Error("not marked")
 	}
 	must(t, ch.Cancel("c", false))
@@ -223,7 +214,7 @@ func TestCounts(t *testing.T) {
 }
 
 func TestRouting(t *testing.T) {
-	ch := channel(t, dial(t, shared))
+	ch := newChannel(t)
 	must(t, ch.Confirm(false))
 	topic, fan := name("topic"), name("fan")
 	must(t, ch.ExchangeDeclare(topic, "topic", true, false, false, false, nil))
@@ -256,7 +247,7 @@ func TestRouting(t *testing.T) {
 // settles what it is.
 func TestQueueMadeByPublish(t *testing.T) {
 	ownOnly(t)
-	ch := channel(t, dial(t, shared))
+	conn, ch := shared.DialAMQP(t)
 	must(t, ch.Confirm(false))
 	n := name("made")
 	confirmed(t, ch, "", n, amqp091.Publishing{Body: []byte("first")})
@@ -268,21 +259,21 @@ func TestQueueMadeByPublish(t *testing.T) {
 	returns := ch.NotifyReturn(make(chan amqp091.Return, 1))
 	c, err := ch.PublishWithDeferredConfirm("", n, true, false, amqp091.Publishing{})
 	must(t, err)
-	if !c.Wait() || receive(t, returns).ReplyCode != 312 {
+	if !c.Wait() || harness.Receive(t, returns).ReplyCode != 312 {
 		t.Error("a mandatory publish was not returned")
 	}
-	if !gone(t, dial(t, shared), n) {
+	if !gone(t, conn, n) {
 		t.Error("a mandatory publish made a queue")
 	}
 }
 
 func TestExpiration(t *testing.T) {
-	ch := channel(t, dial(t, shared))
+	ch := newChannel(t)
 	must(t, ch.Confirm(false))
 	q := newQueue(t, ch)
 	confirmed(t, ch, "", q, amqp091.Publishing{Expiration: "1", Body: []byte("gone")})
 	confirmed(t, ch, "", q, amqp091.Publishing{Expiration: "600000", Body: []byte("stays")})
-	<-time.After(10 * time.Millisecond)
+	<-time.After(10 * time.Millisecond) // the time itself is what is tested
 	m, ok, err := ch.Get(q, true)
 	if err != nil || !ok || string(m.Body) != "stays" || len(m.Expiration) != 6 || m.Expiration > "600000" {
 		t.Errorf("%s %q, %v", m.Body, m.Expiration, err)

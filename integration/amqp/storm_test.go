@@ -3,19 +3,20 @@ package amqp
 import (
 	"context"
 	"encoding/binary"
-	"net"
 	"sync"
 	"testing"
 	"time"
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
+
+	"github.com/trivium-mq/trivium/integration/harness"
 )
 
 // Consumers whose connections are cut again and again, in the middle of
 // deliveries, lose nothing: every confirmed message is acked by somebody.
 func TestConnectionsCut(t *testing.T) {
 	const total, workers = 5000, 6
-	ch := channel(t, dial(t, shared))
+	ch := newChannel(t)
 	q := newQueue(t, ch)
 	must(t, ch.Confirm(false))
 	var mu sync.Mutex
@@ -53,24 +54,14 @@ func TestConnectionsCut(t *testing.T) {
 // connection with deliveries under way. An ack counts once the server has
 // answered something sent after it.
 func cutConsumer(t *testing.T, q string, acked func(uint32)) {
-	var socket net.Conn
-	c, err := amqp091.DialConfig("amqp://guest:guest@"+shared.addr+"/", amqp091.Config{
-		Dial: func(network, addr string) (net.Conn, error) {
-			nc, err := net.DialTimeout(network, addr, patience)
-			socket = nc
-			return nc, err
-		},
-	})
+	c, ch, socket, err := shared.OpenAMQP()
 	if err != nil {
 		t.Error(err)
 		return
 	}
 	defer c.Close()
 	defer socket.Close()
-	ch, err := c.Channel()
-	if err == nil {
-		err = ch.Qos(50, 0, false)
-	}
+	err = ch.Qos(50, 0, false)
 	var deliveries <-chan amqp091.Delivery
 	if err == nil {
 		deliveries, err = ch.Consume(q, "", false, false, false, false, nil)
@@ -105,20 +96,20 @@ func cutConsumer(t *testing.T, q string, acked func(uint32)) {
 // A client that stopped reading does not hold up the end of the node.
 func TestShutdownOfStuckClients(t *testing.T) {
 	ownOnly(t)
-	n, err := start(t.TempDir())
-	must(t, err)
-	ch := channel(t, dial(t, n))
-	_, err = ch.QueueDeclare("q", true, false, false, false, nil)
-	must(t, err)
+	b := harness.Start(t)
+	_, ch := b.DialAMQP(t)
+	harness.Declare(t, ch, "q")
 	must(t, ch.Confirm(false))
 	for range 200 {
 		confirmed(t, ch, "", "q", amqp091.Publishing{Body: make([]byte, 100_000)})
 	}
-	l := leanDialTo(t, n.addr)
+	l := leanDial(t, b.AMQP)
 	l.call(1, consumeAll("q")) // and no byte is read any more
 	until(t, "deliveries", func() bool { return count(t, ch, "q") < 200 })
 	began := time.Now()
-	must(t, n.stop())
+	if code := b.Stop(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
 	if took := time.Since(began); took > 8*time.Second {
 		t.Errorf("it took %v", took)
 	}

@@ -1,0 +1,59 @@
+package harness
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// Binary returns the broker's binary: TRIVIUM_BIN, or bin/trivium.test, built
+// once by each test process.
+func Binary(t testing.TB) string {
+	t.Helper()
+	path, err := binary()
+	Must(t, err)
+	return path
+}
+
+var binary = sync.OnceValues(func() (string, error) {
+	if p := os.Getenv("TRIVIUM_BIN"); p != "" {
+		return p, nil
+	}
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	// Others may build, or run, the same file at this moment: it is replaced
+	// whole, never written to.
+	path := filepath.Join(root, "bin", "trivium.test")
+	fresh := fmt.Sprintf("%s.%d", path, os.Getpid())
+	defer os.Remove(fresh)
+	build := exec.Command("go", "build", "-o", fresh, "./cmd/trivium")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the binary: %w\n%s", err, out)
+	}
+	return path, os.Rename(fresh, path)
+})
+
+// moduleRoot is the folder with go.mod that the tests run in or below.
+func moduleRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", errors.New("no go.mod above the test's folder")
+		}
+		dir = parent
+	}
+}
