@@ -165,15 +165,16 @@ func (c *Conn) adoptTopic(topic *route.Topic, q *QueueSpec) (*route.Topic, error
 			return nil, err
 		}
 	}
-	if err := t.updateTopic(ctx, &next); err != nil {
-		return nil, err
-	}
+	// The group first: a topic that is declared without one could not be used.
 	own := ownGroup(t.name, q.Name, q.Type)
 	if g, ok := t.find(own.Address); !ok {
 		if _, err := t.makeGroup(ctx, &next, own); err != nil {
 			return nil, err
 		}
 	} else if err := t.claimGroup(ctx, &next, g, nil); err != nil {
+		return nil, err
+	}
+	if err := t.updateTopic(ctx, &next); err != nil {
 		return nil, err
 	}
 	rt, _ := t.table.Load().TopicByID(next.ID)
