@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trivium-mq/trivium/integration/harness"
 	"github.com/trivium-mq/trivium/protocols/mqtt/wire"
 )
 
@@ -39,7 +40,7 @@ func TestChurn(t *testing.T) {
 		defer mu.Unlock()
 		return len(acked["share"]) == total && len(acked["session"]) == total
 	}
-	deadline := time.Now().Add(2 * patience)
+	deadline := time.Now().Add(2 * harness.Patience)
 	var clients sync.WaitGroup
 	for i := range 4 {
 		kind, req := "share", func() wire.ConnectRequest { return clean(wire.V5) }
@@ -72,7 +73,7 @@ func TestChurn(t *testing.T) {
 
 // life is one connection: some messages, some of them acknowledged, then cut.
 func life(t *testing.T, req wire.ConnectRequest, share, kind string, rnd *rand.Rand, note func(string, []byte)) {
-	c, err := net.Dial("tcp", shared.addr)
+	c, err := net.Dial("tcp", shared.MQTT)
 	if err != nil {
 		t.Error(err)
 		return

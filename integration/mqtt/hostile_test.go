@@ -8,9 +8,12 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/trivium-mq/trivium/integration/harness"
+	"github.com/trivium-mq/trivium/protocols/mqtt"
 	"github.com/trivium-mq/trivium/protocols/mqtt/wire"
 )
 
+// heap is what is in use in this process, with the node in it.
 func heap() int64 {
 	runtime.GC()
 	var m runtime.MemStats
@@ -21,27 +24,28 @@ func heap() int64 {
 // Lengths that are announced and never come cost nothing, before CONNECT and
 // after it, and nobody else notices.
 func TestAnnouncedLengths(t *testing.T) {
+	n := harness.InProcess(t, mqtt.Limits{})
 	topic := name("t")
-	sub := open(t, shared, clean(wire.V5))
+	sub := open(t, n, clean(wire.V5))
 	sub.subscribe(wire.Filter{Name: topic, QoS: 1})
 	before := heap()
 	for range 100 {
-		c, err := net.Dial("tcp", shared.addr)
+		c, err := net.Dial("tcp", n.MQTT)
 		must(t, err)
 		defer c.Close()
 		_, err = c.Write([]byte{0x10, 0x80, 0x80, 0x03}) // 48 KiB of CONNECT to come
 		must(t, err)
 	}
 	for range 100 {
-		p := open(t, shared, clean(wire.V5))
+		p := open(t, n, clean(wire.V5))
 		p.send([]byte{0x32, 0xF0, 0xFF, 0xFF, 0x07, 0, 1, 't', 0, 1}) // 16 MiB of PUBLISH to come
 	}
-	open(t, shared, clean(wire.V5)).publish(topic, "x")
+	open(t, n, clean(wire.V5)).publish(topic, "x")
 	sub.wantMessages(true, "x")
 	if grown := heap() - before; grown > 20<<20 {
 		t.Errorf("heap grew by %d bytes", grown)
 	}
-	c := dial(t, shared)
+	c := dial(t, n)
 	c.send([]byte{0x10, 0x80, 0x80, 0x08}) // 128 KiB of CONNECT
 	c.wantEnd(0)
 }
@@ -70,14 +74,15 @@ func TestGarbage(t *testing.T) {
 // A subscriber that does not read costs a bounded amount, whether it reads from
 // memory or from the log, and holds nobody up.
 func TestSubscriberThatDoesNotRead(t *testing.T) {
+	n := harness.InProcess(t, mqtt.Limits{})
 	topic := name("t")
-	stuck := open(t, shared, clean(wire.V5))
+	stuck := open(t, n, clean(wire.V5))
 	stuck.subscribe(wire.Filter{Name: topic, QoS: 0})
-	held := open(t, shared, v5(name("held")))
+	held := open(t, n, v5(name("held")))
 	held.subscribe(wire.Filter{Name: topic, QoS: 1})
-	good := open(t, shared, clean(wire.V5))
+	good := open(t, n, clean(wire.V5))
 	good.subscribe(wire.Filter{Name: topic, QoS: 1})
-	pub := open(t, shared, clean(wire.V5))
+	pub := open(t, n, clean(wire.V5))
 	payload := string(bytes.Repeat([]byte("x"), 100_000))
 	before := heap()
 	for range 300 {
@@ -103,7 +108,7 @@ func TestTakeoverStorm(t *testing.T) {
 	for range 4 {
 		storm.Go(func() {
 			for range 25 {
-				c, err := net.Dial("tcp", shared.addr)
+				c, err := net.Dial("tcp", shared.MQTT)
 				if err != nil {
 					t.Error(err)
 					return

@@ -8,6 +8,8 @@ import (
 
 	"github.com/eclipse/paho.golang/paho"
 	paho3 "github.com/eclipse/paho.mqtt.golang"
+
+	"github.com/trivium-mq/trivium/integration/harness"
 )
 
 // The Eclipse client for 3.1.1: publish and subscribe, and a session that is
@@ -15,56 +17,47 @@ import (
 func TestPaho311(t *testing.T) {
 	topic, id := name("t"), name("paho")
 	messages := make(chan paho3.Message, 1000)
-	wait := func(tok paho3.Token) {
-		t.Helper()
-		if !tok.WaitTimeout(patience) {
-			t.Fatal("no answer")
-		}
-		must(t, tok.Error())
-	}
 	client := func(id string, clean bool) paho3.Client {
-		opt := paho3.NewClientOptions().AddBroker("tcp://" + shared.addr).SetClientID(id).SetCleanSession(clean).
-			SetUsername("guest").SetPassword("guest").SetProtocolVersion(4).SetAutoReconnect(false).
-			SetDefaultPublishHandler(func(_ paho3.Client, m paho3.Message) { messages <- m })
-		c := paho3.NewClient(opt)
-		wait(c.Connect())
-		return c
+		return shared.DialMQTT(t, id, func(o *paho3.ClientOptions) {
+			o.SetCleanSession(clean).SetUsername("guest").SetPassword("guest").
+				SetDefaultPublishHandler(func(_ paho3.Client, m paho3.Message) { messages <- m })
+		})
 	}
 	c := client(id, false)
-	wait(c.Subscribe(topic+"/#", 2, nil))
+	harness.Done(t, c.Subscribe(topic+"/#", 2, nil))
 	pub := client(name("paho"), true)
 	defer pub.Disconnect(100)
 	for i := range 200 {
-		wait(pub.Publish(topic+"/x", byte(i%2), false, fmt.Sprint(i)))
+		harness.Done(t, pub.Publish(topic+"/x", byte(i%2), false, fmt.Sprint(i)))
 	}
 	for i := range 200 {
-		m := receive(t, messages)
+		m := harness.Receive(t, messages)
 		if string(m.Payload()) != fmt.Sprint(i) || m.Qos() != byte(i%2) {
 			t.Fatalf("%d: %s QoS %d", i, m.Payload(), m.Qos())
 		}
 	}
 	c.Disconnect(100)
 	for i := range 50 {
-		wait(pub.Publish(topic+"/x", 1, false, fmt.Sprint(i)))
+		harness.Done(t, pub.Publish(topic+"/x", 1, false, fmt.Sprint(i)))
 	}
 	c = client(id, false)
 	for i := range 50 {
-		if m := receive(t, messages); string(m.Payload()) != fmt.Sprint(i) {
+		if m := harness.Receive(t, messages); string(m.Payload()) != fmt.Sprint(i) {
 			t.Fatalf("%d: %s", i, m.Payload())
 		}
 	}
-	wait(c.Unsubscribe(topic + "/#"))
+	harness.Done(t, c.Unsubscribe(topic+"/#"))
 	c.Disconnect(100)
 }
 
 // The Eclipse client for 5: capabilities, properties, shared subscriptions.
 func TestPaho5(t *testing.T) {
 	topic := name("t")
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
 	defer cancel()
 	messages := make(chan *paho.Publish, 1000)
 	client := func(cp *paho.Connect) (*paho.Client, *paho.Connack) {
-		conn, err := net.Dial("tcp", shared.addr)
+		conn, err := net.Dial("tcp", shared.MQTT)
 		must(t, err)
 		c := paho.NewClient(paho.ClientConfig{Conn: conn, OnPublishReceived: []func(paho.PublishReceived) (bool, error){
 			func(m paho.PublishReceived) (bool, error) { messages <- m.Packet; return true, nil }}})
@@ -93,7 +86,7 @@ func TestPaho5(t *testing.T) {
 		t.Errorf("PUBACK 0x%02x", r.ReasonCode)
 	}
 	for range 2 {
-		m := receive(t, messages)
+		m := harness.Receive(t, messages)
 		p := m.Properties
 		if m.Topic != topic || m.QoS != 1 || p.ContentType != "text/x" || p.ResponseTopic != "re" || len(p.User) != 2 ||
 			p.User[0].Key != "b" || *p.SubscriptionIdentifier != 9 {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/trivium-mq/trivium/integration/harness"
 	"github.com/trivium-mq/trivium/protocols/mqtt/wire"
 )
 
@@ -19,18 +20,18 @@ type peer struct {
 	version byte
 }
 
-func dial(t testing.TB, n *node) *peer {
+func dial(t testing.TB, at harness.Addresses) *peer {
 	t.Helper()
-	c, err := net.Dial("tcp", n.addr)
+	c, err := net.Dial("tcp", at.MQTT)
 	must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return &peer{t: t, c: c, rd: wire.NewReader(c, 32<<20)}
 }
 
 // connect connects and returns the CONNACK, which may be a refusal.
-func connect(t testing.TB, n *node, req wire.ConnectRequest) (*peer, *wire.ConnectAnswer) {
+func connect(t testing.TB, at harness.Addresses, req wire.ConnectRequest) (*peer, *wire.ConnectAnswer) {
 	t.Helper()
-	p := dial(t, n)
+	p := dial(t, at)
 	p.version = req.Version
 	p.send(req.Append(nil))
 	a, err := wire.ParseConnack(req.Version, p.want(wire.Connack))
@@ -47,9 +48,9 @@ func clean(version byte) wire.ConnectRequest {
 }
 
 // open is connect that must succeed.
-func open(t testing.TB, n *node, req wire.ConnectRequest) *peer {
+func open(t testing.TB, at harness.Addresses, req wire.ConnectRequest) *peer {
 	t.Helper()
-	p, a := connect(t, n, req)
+	p, a := connect(t, at, req)
 	if a.Code != wire.Success {
 		t.Fatalf("CONNACK 0x%02x %s", a.Code, a.Reason)
 	}
@@ -58,7 +59,7 @@ func open(t testing.TB, n *node, req wire.ConnectRequest) *peer {
 
 func (p *peer) send(b []byte) {
 	p.t.Helper()
-	_ = p.c.SetWriteDeadline(time.Now().Add(patience))
+	_ = p.c.SetWriteDeadline(time.Now().Add(harness.Patience))
 	if _, err := p.c.Write(b); err != nil {
 		p.t.Fatalf("write: %v", err)
 	}
@@ -67,7 +68,7 @@ func (p *peer) send(b []byte) {
 // next returns the next packet; first is 0 at the end of the connection.
 func (p *peer) next() (first byte, body []byte) {
 	p.t.Helper()
-	_ = p.c.SetReadDeadline(time.Now().Add(patience))
+	_ = p.c.SetReadDeadline(time.Now().Add(harness.Patience))
 	for {
 		first, body, ok, err := p.rd.Take()
 		must(p.t, err)

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/trivium-mq/trivium/protocols/mqtt"
+	"github.com/trivium-mq/trivium/integration/harness"
 	"github.com/trivium-mq/trivium/protocols/mqtt/wire"
 )
 
@@ -157,26 +157,26 @@ func TestRedelivery(t *testing.T) {
 
 // Sessions, subscriptions and queued messages outlive the node.
 func TestRestart(t *testing.T) {
-	dir := t.TempDir()
-	n := private(t, dir, mqtt.Limits{})
+	b := harness.Start(t)
 	reqs := []wire.ConnectRequest{v5("five"), {Version: wire.V311, ClientID: "four"}}
 	for _, req := range reqs {
-		p := open(t, n, req)
+		p := open(t, b.Addresses, req)
 		p.subscribeID(0, wire.Filter{Name: "a/+", QoS: 1}, wire.Filter{Name: "$share/g/jobs", QoS: 1})
 	}
-	pub := open(t, n, clean(wire.V5))
-	watch := open(t, n, v5("watch"))
+	pub := open(t, b.Addresses, clean(wire.V5))
+	watch := open(t, b.Addresses, v5("watch"))
 	for _, s := range series(0, 100) {
 		pub.publish("a/x", s)
 	}
-	must(t, n.stop())
+	if code := b.Stop(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
 	pub.wantEnd(wire.ServerShuttingDown)
 	watch.wantEnd(wire.ServerShuttingDown)
 
-	n = private(t, dir, mqtt.Limits{})
-	defer func() { must(t, n.stop()) }()
+	b.Run()
 	for _, req := range reqs {
-		p, a := connect(t, n, req)
+		p, a := connect(t, b.Addresses, req)
 		if !a.SessionPresent {
 			t.Errorf("%s: session not present", req.ClientID)
 		}

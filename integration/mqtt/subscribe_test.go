@@ -8,6 +8,7 @@ import (
 
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
+	"github.com/trivium-mq/trivium/integration/harness"
 	"github.com/trivium-mq/trivium/protocols/mqtt/wire"
 )
 
@@ -161,13 +162,8 @@ func TestQueueAddress(t *testing.T) {
 	if !strings.Contains(string(body), queue) || body[len(body)-1] != 0x80 {
 		t.Errorf("SUBACK %q", body)
 	}
-	c, err := amqp091.Dial("amqp://guest:guest@" + shared.amqp + "/")
-	must(t, err)
-	defer c.Close()
-	ch, err := c.Channel()
-	must(t, err)
-	_, err = ch.QueueDeclare(queue, true, false, false, false, nil)
-	must(t, err)
+	_, ch := shared.DialAMQP(t)
+	harness.Declare(t, ch, queue)
 	for i := range 20 {
 		must(t, ch.Publish("", queue, false, false, amqp091.Publishing{Body: fmt.Append(nil, i), DeliveryMode: 2}))
 	}
@@ -179,7 +175,7 @@ func TestQueueAddress(t *testing.T) {
 			t.Errorf("topic %s", m.Topic)
 		}
 	}
-	_, err = ch.QueueDelete(queue, false, false, false)
+	_, err := ch.QueueDelete(queue, false, false, false)
 	must(t, err)
 	p.wantEnd(wire.AdministrativeAction)
 }
