@@ -30,8 +30,9 @@ func (c *Conn) Publisher(done kernel.Completion) *Publisher {
 
 // ToExchange routes r by an exchange and stores it in every target. It returns
 // how many targets matched. An error (exchange missing: CodeNotFound, internal:
-// CodeAccessRefused, record too large: CodeTooLarge) means nothing was stored
-// and no Completed call comes. It may wait, bounded, while the node is over its
+// CodeAccessRefused, record too large: CodeTooLarge, the queue could not be
+// created now: CodeUnavailable, CodeUnknown) means nothing was stored and no
+// Completed call comes. It may wait, bounded, while the node is over its
 // budget of bytes in flight or the queue is being created.
 // The record's Key is the routing key unless the caller set another.
 func (p *Publisher) ToExchange(exchange, key string, r *kernel.Record, opt kernel.PublishOptions, token uint64) (matched int, err error) {
@@ -44,7 +45,10 @@ func (p *Publisher) ToExchange(exchange, key string, r *kernel.Record, opt kerne
 		if opt.Mandatory {
 			return 0, nil
 		}
-		if exchange == kernel.ExchangeDefault && t.provision(strings.Clone(key)) {
+		if exchange == kernel.ExchangeDefault {
+			if err := t.provision(strings.Clone(key)); err != nil {
+				return 0, err
+			}
 			to = p.byKey(t.table.Load(), exchange, key)
 		}
 	}
@@ -140,34 +144,36 @@ func (p *Publisher) storeMany(legs []leg, r *kernel.Record, token uint64) error 
 }
 
 // provision makes the queue that a publish to the default exchange misses, if
-// the rules allow it, and reports whether it is there now. The publisher waits
-// for it, so that its order holds.
-func (t *tenant) provision(name string) bool {
+// the rules allow it. The publisher waits for it, so that its order holds. An
+// error says that it could not be made now: the publish is not one without
+// target then.
+func (t *tenant) provision(name string) error {
 	b := t.b
 	if !b.settings.AutoCreateQueues || kernel.CheckNewName("queue", name) != nil {
-		return false
+		return nil
 	}
 	t.mu.Lock()
 	refused := t.waiting >= b.limits.Provisional || t.gone.has(name, b.now())
 	t.mu.Unlock()
 	if refused {
-		return false
+		return nil
 	}
 	defer t.names.lock(claim{topicLockKey(false, name), true})()
 	if _, ok := t.table.Load().Topic(kernel.Plain, name); ok {
-		return true
+		return nil
 	}
 	kt := &kernel.Topic{
 		Name: name, Partitions: 1, Retention: kernel.RetainDay, ExpiresAt: b.now().Add(provisionalLife).Truncate(time.Millisecond),
 	}
 	ctx, cancel := b.changeContext()
 	defer cancel()
-	if _, _, err := t.makeTopic(ctx, kt, ownGroup(t.name, name, kernel.Classic)); err != nil {
-		b.log.Warn().Err(err).Str("queue", name).Msg("a publish could not make its queue")
-		return false
+	if _, _, err := t.makeTopic(ctx, kt, ownGroup(t.name, name, kernel.Classic)); kernel.CodeOf(err) == kernel.CodeLimit {
+		return nil // like the limit of provisional queues
+	} else if err != nil {
+		return err
 	}
 	t.expireLater(kt.ID, kt.ExpiresAt)
-	return true
+	return nil
 }
 
 // expireLater deletes a provisional topic when its time has come, unless it was

@@ -267,6 +267,19 @@ func TestProvisional(t *testing.T) {
 	}
 }
 
+// TestProvisionalFails: a publish whose queue cannot be made is refused, not
+// confirmed as one that has no target.
+func TestProvisionalFails(t *testing.T) {
+	b := open(t, t.TempDir())
+	p := publisher(t, connect(t, b))
+	b.cancel() // every change of metadata fails
+	_, err := p.p.ToExchange("", "jobs", &kernel.Record{}, kernel.PublishOptions{}, 1)
+	wantCode(t, err, kernel.CodeUnknown)
+	if got := len(p.done.got); got != 0 {
+		t.Errorf("%d outcomes", got)
+	}
+}
+
 func TestProvisionalOff(t *testing.T) {
 	b := open(t, t.TempDir(), func(c *Config) {
 		c.Settings = DefaultSettings()
