@@ -111,7 +111,7 @@ func (c *Conn) Bind(ctx context.Context, b kernel.Binding) error {
 	if err := c.checkBinding(&b); err != nil {
 		return err
 	}
-	defer t.names.lock(claim{exchangeKey(b.Exchange), false}, claim{topicLockKey(false, b.Queue), false})()
+	defer t.lockBinding(&b, false)()
 	x, topic, err := c.bindingEnds(&b)
 	if err != nil {
 		return err
@@ -150,8 +150,7 @@ func (c *Conn) Unbind(ctx context.Context, b kernel.Binding) error {
 	if err := c.checkBinding(&b); err != nil {
 		return err
 	}
-	x, _, _ := t.table.Load().Exchange(b.Exchange)
-	defer t.names.lock(claim{exchangeKey(b.Exchange), x.AutoDelete}, claim{topicLockKey(false, b.Queue), false})()
+	defer t.lockBinding(&b, true)()
 	x, topic, err := c.bindingEnds(&b)
 	if kernel.CodeOf(err) == kernel.CodeNotFound {
 		return nil
@@ -186,6 +185,23 @@ func (c *Conn) Unbind(ctx context.Context, b kernel.Binding) error {
 		return tab
 	})
 	return nil
+}
+
+// lockBinding locks a binding with its ends, which may not go meanwhile. If it is
+// about to go, an auto-delete exchange may go with it.
+func (t *tenant) lockBinding(b *kernel.Binding, goes bool) (unlock func()) {
+	autoDelete := func() bool {
+		x, _, _ := t.table.Load().Exchange(b.Exchange)
+		return goes && x.AutoDelete
+	}
+	for {
+		whole := autoDelete()
+		unlock = t.names.lock(claim{exchangeKey(b.Exchange), whole}, claim{topicLockKey(false, b.Queue), false}, claim{bindingKey(b), true})
+		if whole || !autoDelete() {
+			return unlock
+		}
+		unlock() // another exchange has taken the name meanwhile
+	}
 }
 
 func (c *Conn) checkBinding(b *kernel.Binding) error {

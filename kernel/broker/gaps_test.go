@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/metasvc/catalog"
 	"github.com/trivium-mq/trivium/storage/vfs"
 )
 
@@ -97,5 +98,34 @@ func TestCrashGaps(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestBindUnbindRace binds and unbinds the same thing from several connections:
+// memory and catalog end up the same, whoever was last.
+func TestBindUnbindRace(t *testing.T) {
+	b := open(t, "/node", func(c *Config) { c.FS = vfs.NewMem() })
+	c := connect(t, b)
+	declare(t, c, QueueSpec{Name: "q", Durable: true})
+	bd := kernel.Binding{Exchange: kernel.ExchangeDirect, Queue: "q", Key: "k"}
+	for round := range 200 {
+		var wg sync.WaitGroup
+		for i := range 24 {
+			wg.Go(func() {
+				change := c.Bind
+				if i%3 == 2 {
+					change = c.Unbind
+				}
+				if err := change(soon(t), bd); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		durable := false
+		b.catalog.State().Bindings(func(*catalog.Binding) { durable = true })
+		if bound := c.tenant.table.Load().HasBinding(bd); bound != durable {
+			t.Fatalf("round %d: bound %v, in the catalog %v", round, bound, durable)
+		}
 	}
 }

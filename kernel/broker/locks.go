@@ -3,7 +3,10 @@ package broker
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"sync"
+
+	"github.com/trivium-mq/trivium/kernel"
 )
 
 // nameLocks are read-write locks by name, for changes of metadata: a change
@@ -90,4 +93,8 @@ func topicLockKey(filter bool, name string) string {
 		return "f" + name
 	}
 	return "t" + name
+}
+
+func bindingKey(b *kernel.Binding) string {
+	return strings.Join([]string{"b" + b.Exchange, b.Queue, b.Key}, "\x00")
 }
