@@ -15,16 +15,15 @@ import (
 func TestGroupRebalance(t *testing.T) {
 	ctx, adm := limited(t), admin(t, shared)
 	const partitions, count = 6, 600
-	if _, err := adm.CreateTopic(ctx, partitions, 1, nil, "flow"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := adm.CreateTopic(ctx, partitions, 1, nil, "flow")
+	must(t, err)
 	var mu sync.Mutex
 	seen := map[string]int{}
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	var members sync.WaitGroup
 	join := func() *kgo.Client {
-		cl := client(t, shared, kgo.ConsumerGroup("flow"), kgo.ConsumeTopics("flow"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		cl := shared.DialKafka(t, kgo.ConsumerGroup("flow"), kgo.ConsumeTopics("flow"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 			kgo.HeartbeatInterval(50*time.Millisecond), kgo.SessionTimeout(6*time.Second), kgo.BlockRebalanceOnPoll(), kgo.DisableAutoCommit())
 		members.Go(func() {
 			for running.Err() == nil && !closed(cl) {
@@ -39,24 +38,19 @@ func TestGroupRebalance(t *testing.T) {
 		return cl
 	}
 	assigned := func(want int) {
-		until(ctx, t, fmt.Sprintf("%d members share the partitions", want), func() bool {
+		until(t, fmt.Sprintf("%d members share the partitions", want), func() bool {
 			gs, err := adm.DescribeGroups(ctx, "flow")
 			g := gs["flow"]
 			return err == nil && g.State == "Stable" && len(g.Members) == want && len(g.AssignedPartitions()["flow"]) == partitions
 		})
 	}
-	producer := client(t, shared, kgo.RecordPartitioner(kgo.RoundRobinPartitioner()))
+	producer := shared.DialKafka(t, kgo.RecordPartitioner(kgo.RoundRobinPartitioner()))
 	send := func(from, to int) {
+		var records []*kgo.Record
 		for i := from; i < to; i++ {
-			producer.Produce(ctx, &kgo.Record{Topic: "flow", Value: fmt.Append(nil, i)}, func(_ *kgo.Record, err error) {
-				if err != nil {
-					t.Errorf("produce: %v", err)
-				}
-			})
+			records = append(records, &kgo.Record{Topic: "flow", Value: fmt.Append(nil, i)})
 		}
-		if err := producer.Flush(ctx); err != nil {
-			t.Fatal(err)
-		}
+		produce(ctx, t, producer, records...)
 	}
 	a := join()
 	assigned(1)
@@ -69,12 +63,12 @@ func TestGroupRebalance(t *testing.T) {
 	a.CloseAllowingRebalance()
 	send(400, count)
 	assigned(2)
-	until(ctx, t, "every record is seen", func() bool {
+	until(t, "every record is seen", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		return len(seen) == count
 	})
-	until(ctx, t, "everything is committed", func() bool {
+	until(t, "everything is committed", func() bool {
 		lag, err := adm.Lag(ctx, "flow")
 		return err == nil && lag["flow"].Lag.Total() == 0
 	})
@@ -95,11 +89,10 @@ func closed(cl *kgo.Client) bool {
 // again without a rebalance.
 func TestStaticMember(t *testing.T) {
 	ctx, adm := limited(t), admin(t, shared)
-	if _, err := adm.CreateTopic(ctx, 2, 1, nil, "static"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := adm.CreateTopic(ctx, 2, 1, nil, "static")
+	must(t, err)
 	member := func(instance string) *kgo.Client {
-		cl := client(t, shared, kgo.ConsumerGroup("static"), kgo.ConsumeTopics("static"), kgo.InstanceID(instance),
+		cl := shared.DialKafka(t, kgo.ConsumerGroup("static"), kgo.ConsumeTopics("static"), kgo.InstanceID(instance),
 			kgo.HeartbeatInterval(50*time.Millisecond), kgo.SessionTimeout(10*time.Second))
 		go func() {
 			for !closed(cl) {
@@ -109,7 +102,7 @@ func TestStaticMember(t *testing.T) {
 		return cl
 	}
 	stable := func() (ids map[string]string) {
-		until(ctx, t, "two static members are stable", func() bool {
+		until(t, "two static members are stable", func() bool {
 			gs, err := adm.DescribeGroups(ctx, "static")
 			ids = map[string]string{}
 			g := gs["static"]
@@ -128,7 +121,7 @@ func TestStaticMember(t *testing.T) {
 	two.Close() // a static member does not say goodbye
 	again := member("two")
 	defer again.Close()
-	until(ctx, t, "it has a new member id", func() bool { return stable()["two"] != before["two"] })
+	until(t, "it has a new member id", func() bool { return stable()["two"] != before["two"] })
 	if after := stable(); after["one"] != before["one"] {
 		t.Errorf("members before %v, after %v", before, after)
 	}

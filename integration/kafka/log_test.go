@@ -10,6 +10,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/trivium-mq/trivium/integration/harness"
 )
 
 var codecs = map[string]kgo.CompressionCodec{
@@ -21,22 +23,17 @@ func TestCodecs(t *testing.T) {
 	for name, codec := range codecs {
 		t.Run(name, func(t *testing.T) {
 			ctx, topic := limited(t), "codec-"+name
-			producer := client(t, shared, kgo.ProducerBatchCompression(codec))
+			producer := shared.DialKafka(t, kgo.ProducerBatchCompression(codec))
 			const count = 500
+			var records []*kgo.Record
 			for i := range count {
-				producer.Produce(ctx, &kgo.Record{
+				records = append(records, &kgo.Record{
 					Topic: topic, Key: []byte(fmt.Sprint("k", i)), Value: []byte(strings.Repeat(fmt.Sprint(i), 50)),
 					Headers: []kgo.RecordHeader{{Key: "h", Value: []byte("v")}, {Key: "h", Value: nil}},
-				}, func(_ *kgo.Record, err error) {
-					if err != nil {
-						t.Errorf("produce: %v", err)
-					}
 				})
 			}
-			if err := producer.Flush(ctx); err != nil {
-				t.Fatal(err)
-			}
-			reader := client(t, shared, kgo.ConsumeTopics(topic))
+			produce(ctx, t, producer, records...)
+			reader := shared.DialKafka(t, kgo.ConsumeTopics(topic))
 			for i, r := range consume(ctx, t, reader, count) {
 				if r.Offset != int64(i) || string(r.Value) != strings.Repeat(fmt.Sprint(i), 50) || len(r.Headers) != 2 {
 					t.Fatalf("record %d: %+v", i, r)
@@ -51,19 +48,14 @@ func TestCodecs(t *testing.T) {
 func TestFullBatches(t *testing.T) {
 	ctx := limited(t)
 	const count = 100_000
-	producer := client(t, shared, kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.MaxBufferedRecords(count))
+	producer := shared.DialKafka(t, kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.MaxBufferedRecords(count))
 	value := make([]byte, 150)
+	var records []*kgo.Record
 	for range count {
-		producer.Produce(ctx, &kgo.Record{Topic: "full", Value: value}, func(_ *kgo.Record, err error) {
-			if err != nil {
-				t.Errorf("produce: %v", err)
-			}
-		})
+		records = append(records, &kgo.Record{Topic: "full", Value: value})
 	}
-	if err := producer.Flush(ctx); err != nil {
-		t.Fatal(err)
-	}
-	for i, r := range consume(ctx, t, client(t, shared, kgo.ConsumeTopics("full"), kgo.FetchMaxPartitionBytes(32<<20)), count) {
+	produce(ctx, t, producer, records...)
+	for i, r := range consume(ctx, t, shared.DialKafka(t, kgo.ConsumeTopics("full"), kgo.FetchMaxPartitionBytes(32<<20)), count) {
 		if r.Offset != int64(i) || len(r.Value) != len(value) {
 			t.Fatalf("record %d: offset %d, %d bytes", i, r.Offset, len(r.Value))
 		}
@@ -72,43 +64,26 @@ func TestFullBatches(t *testing.T) {
 
 // Partitions, retention and ids survive a restart, as do records and offsets.
 func TestRestart(t *testing.T) {
-	dir := t.TempDir()
-	n, err := start(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := harness.Start(t)
 	ctx := limited(t)
-	created, err := admin(t, n).CreateTopic(ctx, 3, 1, nil, "kept")
-	if err != nil {
-		t.Fatal(err)
-	}
-	producer := client(t, n, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	created, err := admin(t, b.Addresses).CreateTopic(ctx, 3, 1, nil, "kept")
+	must(t, err)
+	producer := b.DialKafka(t, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	for i := range 90 {
-		if err := producer.ProduceSync(ctx, &kgo.Record{Topic: "kept", Partition: int32(i % 3), Value: []byte(fmt.Sprint(i))}).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		produce(ctx, t, producer, &kgo.Record{Topic: "kept", Partition: int32(i % 3), Value: []byte(fmt.Sprint(i))})
 	}
 	member := []kgo.Opt{kgo.ConsumerGroup("g"), kgo.ConsumeTopics("kept"), kgo.DisableAutoCommit(), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart())}
-	first := client(t, n, member...)
+	first := b.DialKafka(t, member...)
 	consume(ctx, t, first, 90)
-	if err := first.CommitUncommittedOffsets(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, first.CommitUncommittedOffsets(ctx))
 	first.Close()
 	producer.Close()
-	if err := n.stop(); err != nil {
-		t.Fatal(err)
+	if code := b.Stop(); code != 0 {
+		t.Errorf("exit code %d", code)
 	}
 
-	if n, err = start(dir); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := n.stop(); err != nil {
-			t.Error(err)
-		}
-	}()
-	adm := admin(t, n)
+	b.Run()
+	adm := admin(t, b.Addresses)
 	topics, err := adm.ListTopics(ctx)
 	if err != nil || len(topics["kept"].Partitions) != 3 || topics["kept"].ID != created.ID {
 		t.Errorf("topics %+v, error %v", topics, err)
@@ -117,15 +92,13 @@ func TestRestart(t *testing.T) {
 	if err != nil || offsets.Offsets()["kept"][2].At != 30 {
 		t.Errorf("offsets %+v, error %v", offsets, err)
 	}
-	more := client(t, n, kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	if err := more.ProduceSync(ctx, &kgo.Record{Topic: "kept", Partition: 1, Value: []byte("new")}).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
-	second := client(t, n, member...)
+	more := b.DialKafka(t, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	produce(ctx, t, more, &kgo.Record{Topic: "kept", Partition: 1, Value: []byte("new")})
+	second := b.DialKafka(t, member...)
 	if got := consume(ctx, t, second, 1); len(got) != 1 || string(got[0].Value) != "new" || got[0].Offset != 30 {
 		t.Errorf("after the restart the group goes on with %+v", got)
 	}
-	if got := consume(ctx, t, client(t, n, kgo.ConsumeTopics("kept")), 91); len(got) != 91 {
+	if got := consume(ctx, t, b.DialKafka(t, kgo.ConsumeTopics("kept")), 91); len(got) != 91 {
 		t.Errorf("%d records from the beginning", len(got))
 	}
 }
@@ -133,11 +106,9 @@ func TestRestart(t *testing.T) {
 // A fetch that waits is woken by the append, not by its timer.
 func TestWakeUpLatency(t *testing.T) {
 	ctx := limited(t)
-	producer := client(t, shared, kgo.ProducerLinger(0))
-	if err := producer.ProduceSync(ctx, &kgo.Record{Topic: "wake", Value: []byte("first")}).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
-	reader := client(t, shared, kgo.ConsumeTopics("wake"), kgo.FetchMaxWait(20*time.Second))
+	producer := shared.DialKafka(t, kgo.ProducerLinger(0))
+	produce(ctx, t, producer, &kgo.Record{Topic: "wake", Value: []byte("first")})
+	reader := shared.DialKafka(t, kgo.ConsumeTopics("wake"), kgo.FetchMaxWait(20*time.Second))
 	consume(ctx, t, reader, 1)
 	var took []time.Duration
 	for range 20 {
@@ -156,11 +127,9 @@ func TestWakeUpLatency(t *testing.T) {
 // answered with its first offset.
 func TestIdempotentProducer(t *testing.T) {
 	ctx := limited(t)
-	cl := client(t, shared)
+	cl := shared.DialKafka(t)
 	created, err := admin(t, shared).CreateTopic(ctx, 1, 1, nil, "idempotent")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	initReq := kmsg.NewPtrInitProducerIDRequest()
 	given, err := initReq.RequestWith(ctx, cl)
 	if err != nil || given.ErrorCode != 0 {
@@ -198,25 +167,21 @@ func TestIdempotentProducer(t *testing.T) {
 func TestManyProducers(t *testing.T) {
 	ctx := limited(t)
 	const producers, each = 4, 2000
-	if _, err := admin(t, shared).CreateTopic(ctx, 4, 1, nil, "many"); err != nil {
-		t.Fatal(err)
-	}
+	_, err := admin(t, shared).CreateTopic(ctx, 4, 1, nil, "many")
+	must(t, err)
 	done := make(chan error, producers)
 	for p := range producers {
-		cl := client(t, shared, kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchMaxBytes(4096))
+		cl := shared.DialKafka(t, kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerBatchMaxBytes(4096))
 		go func() { done <- publishMany(ctx, cl, p, each) }()
 	}
 	for range producers {
-		if err := <-done; err != nil {
-			t.Fatal(err)
-		}
+		must(t, <-done)
 	}
 	next := map[int]int{}
-	for _, r := range consume(ctx, t, client(t, shared, kgo.ConsumeTopics("many")), producers*each) {
+	for _, r := range consume(ctx, t, shared.DialKafka(t, kgo.ConsumeTopics("many")), producers*each) {
 		var p, i int
-		if _, err := fmt.Sscanf(string(r.Value), "%d %d", &p, &i); err != nil {
-			t.Fatal(err)
-		}
+		_, err := fmt.Sscanf(string(r.Value), "%d %d", &p, &i)
+		must(t, err)
 		if i != next[p] {
 			t.Fatalf("producer %d: %d comes after %d", p, i, next[p]-1)
 		}
@@ -225,40 +190,25 @@ func TestManyProducers(t *testing.T) {
 }
 
 func publishMany(ctx context.Context, cl *kgo.Client, p, count int) error {
-	failed := make(chan error, count)
+	var records []*kgo.Record
 	for i := range count {
-		cl.Produce(ctx, &kgo.Record{Topic: "many", Partition: int32(p), Value: fmt.Appendf(nil, "%d %d", p, i)}, func(_ *kgo.Record, err error) {
-			if err != nil {
-				failed <- err
-			}
-		})
+		records = append(records, &kgo.Record{Topic: "many", Partition: int32(p), Value: fmt.Appendf(nil, "%d %d", p, i)})
 	}
-	if err := cl.Flush(ctx); err != nil {
-		return err
-	}
-	select {
-	case err := <-failed:
-		return err
-	default:
-		return nil
-	}
+	return cl.ProduceSync(ctx, records...).FirstErr()
 }
 
 // A topic made again under its name is another topic.
 func TestDeleteAndRecreate(t *testing.T) {
 	ctx, adm := limited(t), admin(t, shared)
-	producer := client(t, shared)
+	producer := shared.DialKafka(t)
 	for i := range 2 {
 		if i > 0 {
-			if _, err := adm.DeleteTopic(ctx, "phoenix"); err != nil {
-				t.Fatal(err)
-			}
-			producer = client(t, shared) // knows nothing of the old one
+			_, err := adm.DeleteTopic(ctx, "phoenix")
+			must(t, err)
+			producer = shared.DialKafka(t) // knows nothing of the old one
 		}
 		r := &kgo.Record{Topic: "phoenix", Value: []byte("x")}
-		if err := producer.ProduceSync(ctx, r).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		produce(ctx, t, producer, r)
 		if r.Offset != 0 {
 			t.Errorf("life %d begins at offset %d", i, r.Offset)
 		}

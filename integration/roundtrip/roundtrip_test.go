@@ -5,14 +5,11 @@ package roundtrip
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
-
-	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/trivium-mq/trivium/integration/harness"
 )
@@ -20,7 +17,6 @@ import (
 const (
 	count   = 500
 	timeout = 90 * time.Second
-	python  = "/usr/bin/python3"
 )
 
 func wantOK(t *testing.T, out string) {
@@ -33,7 +29,7 @@ func wantOK(t *testing.T, out string) {
 func TestPika(t *testing.T) {
 	harness.NeedPython(t, "pika")
 	b := harness.Start(t)
-	wantOK(t, harness.Client(t, timeout, python, "pika_roundtrip.py", b.AMQP, strconv.Itoa(count)))
+	wantOK(t, harness.Client(t, timeout, harness.Python, "pika_roundtrip.py", b.AMQP, strconv.Itoa(count)))
 }
 
 func TestAMQPLib(t *testing.T) {
@@ -53,7 +49,7 @@ func TestMQTTJS(t *testing.T) {
 func TestConfluentKafka(t *testing.T) {
 	harness.NeedPython(t, "confluent_kafka")
 	b := harness.Start(t)
-	wantOK(t, harness.Client(t, timeout, python, "confluent_roundtrip.py", b.Kafka, strconv.Itoa(count)))
+	wantOK(t, harness.Client(t, timeout, harness.Python, "confluent_roundtrip.py", b.Kafka, strconv.Itoa(count)))
 }
 
 func TestKafkaJS(t *testing.T) {
@@ -62,26 +58,27 @@ func TestKafkaJS(t *testing.T) {
 	wantOK(t, harness.Client(t, timeout, "node", "kafkajs_roundtrip.js", b.Kafka, strconv.Itoa(count)))
 }
 
-// TestKcatEveryCodec: kcat produces with every codec; all are read back, by
-// kcat and from the AMQP queue that the topic becomes.
+// value is long enough to be worth compressing.
+func value(topic string, i int) string {
+	return fmt.Sprintf("%s-%d %s", topic, i, strings.Repeat("kcat ", 20))
+}
+
+// TestKcatEveryCodec: kcat produces keys and values with every codec; all are
+// read back, by kcat and from the AMQP queue that the topic becomes.
 func TestKcatEveryCodec(t *testing.T) {
-	if _, err := exec.LookPath("kcat"); err != nil {
-		harness.Missing(t, "kcat")
-	}
+	harness.NeedProgram(t, "kcat")
 	b := harness.Start(t)
 	for _, codec := range []string{"none", "gzip", "snappy", "lz4", "zstd"} {
 		t.Run(codec, func(t *testing.T) {
 			topic := "kcat-" + codec
 			var lines strings.Builder
 			for i := range count {
-				fmt.Fprintf(&lines, "%s-%d\n", topic, i)
+				fmt.Fprintf(&lines, "k%d:%s\n", i, value(topic, i))
 			}
 			file := filepath.Join(t.TempDir(), "lines")
-			if err := os.WriteFile(file, []byte(lines.String()), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			harness.Client(t, timeout, "kcat", "-P", "-b", b.Kafka, "-t", topic, "-z", codec, "-l", file)
-			out := harness.Client(t, timeout, "kcat", "-C", "-q", "-b", b.Kafka, "-t", topic, "-o", "beginning", "-e")
+			harness.Must(t, os.WriteFile(file, []byte(lines.String()), 0o600))
+			harness.Client(t, timeout, "kcat", "-P", "-b", b.Kafka, "-t", topic, "-K:", "-z", codec, "-l", file)
+			out := harness.Client(t, timeout, "kcat", "-C", "-q", "-b", b.Kafka, "-t", topic, "-K:", "-o", "beginning", "-e")
 			if out != lines.String() {
 				t.Errorf("kcat read back %d bytes, want %d", len(out), lines.Len())
 			}
@@ -93,51 +90,26 @@ func TestKcatEveryCodec(t *testing.T) {
 // readQueue declares the topic as a queue and gets every record, in order.
 func readQueue(t *testing.T, b *harness.Broker, topic string) {
 	t.Helper()
-	conn, err := amqp.Dial("amqp://guest:guest@" + b.AMQP + "/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, ch := b.DialAMQP(t)
 	q, err := ch.QueueDeclare(topic, true, false, false, false, nil)
 	if err != nil || q.Messages != count {
 		t.Fatalf("declare: %d messages, %v", q.Messages, err)
 	}
 	for i := range count {
 		d, ok, err := ch.Get(topic, true)
-		if err != nil || !ok || string(d.Body) != fmt.Sprintf("%s-%d", topic, i) {
-			t.Fatalf("get %d: %v %v %q", i, ok, err, d.Body)
+		if err != nil || !ok || string(d.Body) != value(topic, i) || d.Headers["x-kafka-key"] != fmt.Sprint("k", i) {
+			t.Fatalf("get %d: %v %v %q %v", i, ok, err, d.Body, d.Headers)
 		}
 	}
 }
 
-// TestMosquittoToKcat: mosquitto_pub publishes, pika's queue bound
-// to amq.topic holds it, kcat replays it.
+// TestMosquittoToKcat: mosquitto_pub publishes, a queue bound to amq.topic holds
+// it, kcat replays it.
 func TestMosquittoToKcat(t *testing.T) {
-	for _, client := range []string{"kcat", "mosquitto_pub"} {
-		if _, err := exec.LookPath(client); err != nil {
-			harness.Missing(t, client)
-		}
-	}
+	harness.NeedProgram(t, "kcat", "mosquitto_pub")
 	b := harness.Start(t)
-	conn, err := amqp.Dial("amqp://guest:guest@" + b.AMQP + "/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := ch.QueueDeclare("greenhouse", true, false, false, false, nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := ch.QueueBind("greenhouse", "house.#", "amq.topic", false, nil); err != nil {
-		t.Fatal(err)
-	}
+	_, ch := b.DialAMQP(t)
+	harness.Declare(t, ch, "greenhouse", "house.#")
 	host, port, _ := strings.Cut(b.MQTT, ":")
 	for _, version := range []string{"mqttv311", "mqttv5"} {
 		harness.Client(t, timeout, "mosquitto_pub", "-h", host, "-p", port, "-V", version, "-q", "1", "-t", "house/1", "-m", version)
