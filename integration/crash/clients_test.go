@@ -19,43 +19,22 @@ const outstanding = 500
 // prepare declares what the clients use.
 func prepare(t *testing.T, b *harness.Broker) {
 	t.Helper()
-	conn, err := amqp.Dial("amqp://guest:guest@" + b.AMQP + "/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, q := range []string{"work", "sensors"} {
-		if _, err := ch.QueueDeclare(q, true, false, false, false, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := ch.QueueBind("sensors", "sensor.#", "amq.topic", false, nil); err != nil {
-		t.Fatal(err)
-	}
-	c, err := kgo.NewClient(kgo.SeedBrokers(b.Kafka))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if _, err := kadm.NewClient(c).CreateTopic(t.Context(), 1, 1, nil, "events"); err != nil {
-		t.Fatal(err)
-	}
+	_, ch := b.DialAMQP(t)
+	harness.Declare(t, ch, "work")
+	harness.Declare(t, ch, "sensors", "sensor.#")
+	_, err := kadm.NewClient(b.DialKafka(t)).CreateTopic(t.Context(), 1, 1, nil, "events")
+	harness.Must(t, err)
 }
 
 // publishAMQP publishes persistent messages with confirms until the connection
 // or ctx ends.
 func publishAMQP(ctx context.Context, b *harness.Broker, h *history, round int) {
-	conn, err := amqp.Dial("amqp://guest:guest@" + b.AMQP + "/")
+	conn, ch, _, err := b.OpenAMQP()
 	if err != nil {
 		return
 	}
 	defer conn.Close()
-	ch, err := conn.Channel()
-	if err != nil || ch.Confirm(false) != nil {
+	if ch.Confirm(false) != nil {
 		return
 	}
 	type sent struct {
@@ -91,13 +70,12 @@ func publishAMQP(ctx context.Context, b *harness.Broker, h *history, round int) 
 
 // consumeAMQP consumes and acks until the connection or ctx ends.
 func consumeAMQP(ctx context.Context, b *harness.Broker, h *history) {
-	conn, err := amqp.Dial("amqp://guest:guest@" + b.AMQP + "/")
+	conn, ch, _, err := b.OpenAMQP()
 	if err != nil {
 		return
 	}
 	defer conn.Close()
-	ch, err := conn.Channel()
-	if err != nil || ch.Qos(200, 0, false) != nil {
+	if ch.Qos(200, 0, false) != nil {
 		return
 	}
 	deliveries, err := ch.Consume("work", "", false, false, false, false, nil)
@@ -140,9 +118,10 @@ func consumeRest(t *testing.T, b *harness.Broker, h *history) {
 }
 
 func publishMQTT(ctx context.Context, b *harness.Broker, h *history, round int) {
-	o := mqtt.NewClientOptions().AddBroker("tcp://" + b.MQTT).SetClientID("crash").SetAutoReconnect(false).SetMessageChannelDepth(outstanding).SetWriteTimeout(time.Second)
-	c := mqtt.NewClient(o)
-	if tok := c.Connect(); !tok.WaitTimeout(5*time.Second) || tok.Error() != nil {
+	c, _, err := b.OpenMQTT("crash", func(o *mqtt.ClientOptions) {
+		o.SetMessageChannelDepth(outstanding).SetWriteTimeout(time.Second)
+	})
+	if err != nil {
 		return
 	}
 	defer c.Disconnect(0)
@@ -174,7 +153,7 @@ func publishMQTT(ctx context.Context, b *harness.Broker, h *history, round int) 
 }
 
 func publishKafka(ctx context.Context, b *harness.Broker, h *history, round int) {
-	c, err := kgo.NewClient(kgo.SeedBrokers(b.Kafka), kgo.MaxBufferedRecords(outstanding))
+	c, err := b.OpenKafka(kgo.MaxBufferedRecords(outstanding))
 	if err != nil {
 		return
 	}
@@ -190,13 +169,8 @@ func publishKafka(ctx context.Context, b *harness.Broker, h *history, round int)
 	}
 }
 
-func endOffset(t *testing.T, b *harness.Broker, topic string) int64 {
+func endOffset(t *testing.T, c *kgo.Client, topic string) int64 {
 	t.Helper()
-	c, err := kgo.NewClient(kgo.SeedBrokers(b.Kafka))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
 	ends, err := kadm.NewClient(c).ListEndOffsets(t.Context(), topic)
 	if err != nil || ends.Error() != nil {
 		t.Fatal(err, ends.Error())

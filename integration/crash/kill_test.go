@@ -3,7 +3,6 @@ package crash
 
 import (
 	"context"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -134,31 +133,23 @@ func TestKillUnderLoad(t *testing.T) {
 // readAll reads a topic over Kafka from its first offset to its end.
 func readAll(t *testing.T, b *harness.Broker, topic string) map[string]int {
 	t.Helper()
-	end := endOffset(t, b, topic)
-	c, err := kgo.NewClient(kgo.SeedBrokers(b.Kafka), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := b.DialKafka(t, kgo.ConsumeTopics(topic))
+	end := endOffset(t, c, topic)
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 	out := map[string]int{}
-	var wrong error
 	for next := int64(0); next < end; {
 		f := c.PollFetches(ctx)
 		if ctx.Err() != nil {
 			t.Fatalf("%s: read %d of %d records", topic, next, end)
 		}
 		f.EachRecord(func(r *kgo.Record) {
-			if r.Offset != next && wrong == nil {
-				wrong = fmt.Errorf("%s: offset %d follows %d", topic, r.Offset, next-1)
+			if r.Offset != next {
+				t.Errorf("%s: offset %d follows %d", topic, r.Offset, next-1)
 			}
 			next = r.Offset + 1
 			out[string(r.Value)]++
 		})
-	}
-	if wrong != nil {
-		t.Error(wrong)
 	}
 	return out
 }

@@ -5,8 +5,6 @@ package mixed
 import (
 	"context"
 	"fmt"
-	"net"
-	"net/url"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -54,20 +52,6 @@ func (y *tally) exactlyOnce(t *testing.T, want int) {
 	}
 }
 
-func dialAMQP(t *testing.T, b *harness.Broker) (*amqp.Connection, *amqp.Channel) {
-	t.Helper()
-	conn, err := amqp.Dial("amqp://guest:guest@" + b.AMQP + "/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.Close() })
-	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return conn, ch
-}
-
 func declareQueue(t *testing.T, ch *amqp.Channel) {
 	t.Helper()
 	if _, err := ch.QueueDeclare(queue, true, false, false, false, amqp.Table{"x-queue-type": "quorum"}); err != nil {
@@ -79,13 +63,9 @@ func declareQueue(t *testing.T, ch *amqp.Channel) {
 // it gets until the channel closes.
 func consumeAMQP(t *testing.T, ch *amqp.Channel, prefetch int, y *tally, member string) {
 	t.Helper()
-	if err := ch.Qos(prefetch, 0, false); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, ch.Qos(prefetch, 0, false))
 	deliveries, err := ch.Consume(queue, member, false, false, false, false, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	go func() {
 		for d := range deliveries {
 			y.settle(member, string(d.Body))
@@ -94,68 +74,25 @@ func consumeAMQP(t *testing.T, ch *amqp.Channel, prefetch int, y *tally, member 
 	}()
 }
 
-// dialAMQPSocket also returns what closes the socket without a goodbye.
-func dialAMQPSocket(t *testing.T, b *harness.Broker) (hangUp func(), ch *amqp.Channel) {
-	t.Helper()
-	var socket net.Conn
-	conn, err := amqp.DialConfig("amqp://guest:guest@"+b.AMQP+"/", amqp.Config{Dial: func(network, addr string) (c net.Conn, err error) {
-		c, err = net.DialTimeout(network, addr, 5*time.Second)
-		socket = c
-		return c, err
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if ch, err = conn.Channel(); err != nil {
-		t.Fatal(err)
-	}
-	return func() { _ = socket.Close() }, ch
-}
-
-// dialMQTT connects a client whose messages are acked by hand.
-func dialMQTT(t *testing.T, b *harness.Broker, id string, got mqtt.MessageHandler) mqtt.Client {
-	t.Helper()
-	c, _ := dialMQTTSocket(t, b, id, got)
-	return c
-}
-
-// dialMQTTSocket also returns what closes the socket without a goodbye.
-func dialMQTTSocket(t *testing.T, b *harness.Broker, id string, got mqtt.MessageHandler) (mqtt.Client, func()) {
-	t.Helper()
-	var socket net.Conn
-	o := mqtt.NewClientOptions().AddBroker("tcp://" + b.MQTT).SetClientID(id).SetAutoReconnect(false).SetAutoAckDisabled(true)
-	if got != nil {
-		o.SetDefaultPublishHandler(got)
-	}
-	o.SetCustomOpenConnectionFn(func(*url.URL, mqtt.ClientOptions) (c net.Conn, err error) {
-		c, err = net.DialTimeout("tcp", b.MQTT, 5*time.Second)
-		socket = c
-		return c, err
-	})
-	c := mqtt.NewClient(o)
-	if tok := c.Connect(); !tok.WaitTimeout(10*time.Second) || tok.Error() != nil {
-		t.Fatalf("connect %s: %v", id, tok.Error())
-	}
-	t.Cleanup(func() { c.Disconnect(0) })
-	return c, func() { _ = socket.Close() }
+// byHand makes a client hand messages to got, which acks them or does not.
+func byHand(got mqtt.MessageHandler) func(*mqtt.ClientOptions) {
+	return func(o *mqtt.ClientOptions) { o.SetAutoAckDisabled(true).SetDefaultPublishHandler(got) }
 }
 
 // consumeMQTT joins through a share address and settles all it gets.
 func consumeMQTT(t *testing.T, b *harness.Broker, address string, y *tally) {
 	t.Helper()
-	c := dialMQTT(t, b, "member-"+address[1:6], func(_ mqtt.Client, m mqtt.Message) {
+	c := b.DialMQTT(t, "member-"+address[1:6], byHand(func(_ mqtt.Client, m mqtt.Message) {
 		y.settle(address, string(m.Payload()))
 		m.Ack()
-	})
+	}))
 	subscribe(t, c, address)
 }
 
 func subscribe(t *testing.T, c mqtt.Client, filter string) {
 	t.Helper()
 	tok := c.Subscribe(filter, 1, nil)
-	if !tok.WaitTimeout(10*time.Second) || tok.Error() != nil {
-		t.Fatalf("subscribe %s: %v", filter, tok.Error())
-	}
+	harness.Done(t, tok)
 	if code := tok.(*mqtt.SubscribeToken).Result()[filter]; code > 1 {
 		t.Fatalf("subscribe %s: SUBACK 0x%02x", filter, code)
 	}
@@ -166,9 +103,9 @@ func subscribe(t *testing.T, c mqtt.Client, filter string) {
 func publishThirds(t *testing.T, b *harness.Broker, n int) {
 	t.Helper()
 	var wg sync.WaitGroup
-	for _, publish := range []func(*testing.T, *harness.Broker, int) error{publishAMQP, publishMQTT, publishKafka} {
+	for _, publish := range []func(*harness.Broker, int) error{publishAMQP, publishMQTT, publishKafka} {
 		wg.Go(func() {
-			if err := publish(t, b, n/3); err != nil {
+			if err := publish(b, n/3); err != nil {
 				t.Error(err)
 			}
 		})
@@ -176,16 +113,12 @@ func publishThirds(t *testing.T, b *harness.Broker, n int) {
 	wg.Wait()
 }
 
-func publishAMQP(t *testing.T, b *harness.Broker, n int) error {
-	conn, err := amqp.Dial("amqp://guest:guest@" + b.AMQP + "/")
+func publishAMQP(b *harness.Broker, n int) error {
+	conn, ch, _, err := b.OpenAMQP()
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	ch, err := conn.Channel()
-	if err != nil {
-		return err
-	}
 	if err := ch.Confirm(false); err != nil {
 		return err
 	}
@@ -204,8 +137,12 @@ func publishAMQP(t *testing.T, b *harness.Broker, n int) error {
 	return nil
 }
 
-func publishMQTT(t *testing.T, b *harness.Broker, n int) error {
-	c := dialMQTT(t, b, "publisher", nil)
+func publishMQTT(b *harness.Broker, n int) error {
+	c, _, err := b.OpenMQTT("publisher")
+	if err != nil {
+		return err
+	}
+	defer c.Disconnect(0)
 	tokens := make([]mqtt.Token, n)
 	for i := range tokens {
 		tokens[i] = c.Publish(queue, 1, false, fmt.Sprintf("mqtt-%d", i))
@@ -218,48 +155,35 @@ func publishMQTT(t *testing.T, b *harness.Broker, n int) error {
 	return nil
 }
 
-func publishKafka(_ *testing.T, b *harness.Broker, n int) error {
-	c, err := kgo.NewClient(kgo.SeedBrokers(b.Kafka))
+func publishKafka(b *harness.Broker, n int) error {
+	c, err := b.OpenKafka()
 	if err != nil {
 		return err
 	}
 	defer c.Close()
-	var failed atomic.Pointer[error]
+	var records []*kgo.Record
 	for i := range n {
-		c.Produce(context.Background(), &kgo.Record{Topic: queue, Value: fmt.Appendf(nil, "kafka-%d", i)}, func(_ *kgo.Record, err error) {
-			if err != nil {
-				failed.Store(&err)
-			}
-		})
+		records = append(records, &kgo.Record{Topic: queue, Value: fmt.Appendf(nil, "kafka-%d", i)})
 	}
-	if err := c.Flush(context.Background()); err != nil {
-		return err
-	}
-	if e := failed.Load(); e != nil {
-		return *e
-	}
-	return nil
+	return c.ProduceSync(context.Background(), records...).FirstErr()
 }
 
-// readKafka reads the topic from offset 0 until it has n records.
-func readKafka(t *testing.T, b *harness.Broker, n int) map[string]int {
-	t.Helper()
-	c, err := kgo.NewClient(kgo.SeedBrokers(b.Kafka), kgo.ConsumeTopics(queue), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+// readKafka reads the topic from offset 0 until it has n records, and counts
+// each.
+func readKafka(ctx context.Context, b *harness.Broker, n int) (seen map[string]int, err error) {
+	c, err := b.OpenKafka(kgo.ConsumeTopics(queue))
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 60*time.Second)
 	defer cancel()
-	seen := map[string]int{}
-	for count := 0; count < n; {
-		f := c.PollFetches(ctx)
-		if ctx.Err() != nil {
-			t.Fatalf("the reader has seen %d of %d records", count, n)
-		}
-		f.EachRecord(func(r *kgo.Record) { seen[string(r.Value)]++; count++ })
+	records, err := harness.Records(ctx, c, n)
+	seen = map[string]int{}
+	for _, r := range records {
+		seen[string(r.Value)]++
 	}
-	return seen
+	return seen, err
 }
 
 // TestOneGroupAcrossProtocols: an AMQP consumer, $share/Q/Q and $queue/Q are
@@ -267,7 +191,7 @@ func readKafka(t *testing.T, b *harness.Broker, n int) map[string]int {
 func TestOneGroupAcrossProtocols(t *testing.T) {
 	const n = 30_000
 	b := harness.Start(t)
-	_, ch := dialAMQP(t, b)
+	_, ch := b.DialAMQP(t)
 	declareQueue(t, ch)
 	y := newTally()
 	consumeMQTT(t, b, "$share/"+queue+"/"+queue, y)
@@ -276,7 +200,13 @@ func TestOneGroupAcrossProtocols(t *testing.T) {
 
 	var seen map[string]int
 	read := make(chan struct{})
-	go func() { defer close(read); seen = readKafka(t, b, n) }()
+	go func() {
+		defer close(read)
+		var err error
+		if seen, err = readKafka(t.Context(), b, n); err != nil {
+			t.Error(err)
+		}
+	}()
 	publishThirds(t, b, n)
 	harness.Wait(t, 60*time.Second, "all messages are settled", func() bool { return y.total.Load() >= n })
 	<-read
@@ -304,34 +234,32 @@ func TestOneGroupAcrossProtocols(t *testing.T) {
 func TestKilledMemberLosesNothing(t *testing.T) {
 	const n = 3_000
 	b := harness.Start(t)
-	_, ch := dialAMQP(t, b)
+	_, ch := b.DialAMQP(t)
 	declareQueue(t, ch)
 
 	// Two members that take messages and never settle.
 	var holding atomic.Int64
-	hangUp, deadCh := dialAMQPSocket(t, b)
-	if err := deadCh.Qos(200, 0, false); err != nil {
-		t.Fatal(err)
-	}
+	_, deadCh, socket, err := b.OpenAMQP()
+	harness.Must(t, err)
+	harness.Must(t, deadCh.Qos(200, 0, false))
 	held, err := deadCh.Consume(queue, "dead", false, false, false, false, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	go func() {
 		for range held {
 			holding.Add(1)
 		}
 	}()
 	var heldMQTT atomic.Int64
-	deadMQTT, hangUpMQTT := dialMQTTSocket(t, b, "dead-member", func(mqtt.Client, mqtt.Message) { heldMQTT.Add(1) })
+	deadMQTT, socketMQTT, err := b.OpenMQTT("dead-member", byHand(func(mqtt.Client, mqtt.Message) { heldMQTT.Add(1) }))
+	harness.Must(t, err)
 	subscribe(t, deadMQTT, "$share/"+queue+"/"+queue)
 	publishThirds(t, b, n)
 	harness.Wait(t, 20*time.Second, "the dead members hold messages", func() bool { return holding.Load() >= 100 && heldMQTT.Load() >= 10 })
 
 	y := newTally()
 	consumeAMQP(t, ch, 100, y, "amqp")
-	hangUp()
-	hangUpMQTT()
+	_ = socket.Close()
+	_ = socketMQTT.Close()
 	harness.Wait(t, 30*time.Second, "all messages are settled", func() bool { return y.total.Load() >= n })
 	y.exactlyOnce(t, n)
 }
@@ -341,14 +269,10 @@ func TestKilledMemberLosesNothing(t *testing.T) {
 func TestSecondGroupIsIndependent(t *testing.T) {
 	const n = 300
 	b := harness.Start(t)
-	_, ch := dialAMQP(t, b)
+	_, ch := b.DialAMQP(t)
 	declareQueue(t, ch)
 	audit := newTally()
-	c := dialMQTT(t, b, "auditor", func(_ mqtt.Client, m mqtt.Message) {
-		audit.settle("audit", string(m.Payload()))
-		m.Ack()
-	})
-	subscribe(t, c, "$share/audit/"+queue)
+	consumeMQTT(t, b, "$share/audit/"+queue, audit)
 	own := newTally()
 	consumeAMQP(t, ch, 100, own, "amqp")
 	publishThirds(t, b, n)
@@ -361,17 +285,9 @@ func TestSecondGroupIsIndependent(t *testing.T) {
 // MQTT to AMQP and Kafka, and from AMQP to MQTT.
 func TestMQTTToAMQPProperties(t *testing.T) {
 	b := harness.Start(t)
-	_, ch := dialAMQP(t, b)
-	if _, err := ch.QueueDeclare("rooms", true, false, false, false, nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := ch.QueueBind("rooms", "room.*.temp", "amq.topic", false, nil); err != nil {
-		t.Fatal(err)
-	}
-	c := dialMQTT(t, b, "sensor", nil)
-	if tok := c.Publish("room/7/temp", 1, false, "21.5"); !tok.WaitTimeout(5*time.Second) || tok.Error() != nil {
-		t.Fatal(tok.Error())
-	}
+	_, ch := b.DialAMQP(t)
+	harness.Declare(t, ch, "rooms", "room.*.temp")
+	harness.Done(t, b.DialMQTT(t, "sensor").Publish("room/7/temp", 1, false, "21.5"))
 	d, ok, err := ch.Get("rooms", true)
 	if err != nil || !ok {
 		t.Fatalf("get: %v %v", ok, err)
@@ -381,18 +297,11 @@ func TestMQTTToAMQPProperties(t *testing.T) {
 	}
 
 	got := make(chan mqtt.Message, 1)
-	listener := dialMQTT(t, b, "listener", func(_ mqtt.Client, m mqtt.Message) { got <- m })
+	listener := b.DialMQTT(t, "listener", byHand(func(_ mqtt.Client, m mqtt.Message) { got <- m }))
 	subscribe(t, listener, "room/#")
 	err = ch.PublishWithContext(t.Context(), "amq.topic", "room.8.temp", false, false, amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte("19")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case m := <-got:
-		if m.Topic() != "room/8/temp" || string(m.Payload()) != "19" {
-			t.Errorf("got %s %s", m.Topic(), m.Payload())
-		}
-	case <-time.After(5 * time.Second):
-		t.Error("the MQTT subscriber got nothing")
+	harness.Must(t, err)
+	if m := harness.Receive(t, got); m.Topic() != "room/8/temp" || string(m.Payload()) != "19" {
+		t.Errorf("got %s %s", m.Topic(), m.Payload())
 	}
 }

@@ -3,6 +3,7 @@ package serve
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -27,7 +28,9 @@ import (
 // contains want.
 func refused(t *testing.T, env []string, want string, args ...string) {
 	t.Helper()
-	cmd := exec.Command(harness.Binary(t), args...)
+	ctx, cancel := context.WithTimeout(t.Context(), harness.Patience) // if it is not refused
+	defer cancel()
+	cmd := exec.CommandContext(ctx, harness.Binary(t), args...)
 	cmd.Dir = t.TempDir()
 	cmd.Env = append(os.Environ(), env...)
 	var stderr bytes.Buffer
@@ -51,9 +54,7 @@ func quiet(t *testing.T, args ...string) []string {
 func TestUsageErrorsAreOneLineAndExitCode2(t *testing.T) {
 	b := harness.Start(t)
 	file := filepath.Join(t.TempDir(), "trivium.yaml")
-	if err := os.WriteFile(file, []byte("amqp:\n  lisen: 127.0.0.1:1\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, os.WriteFile(file, []byte("amqp:\n  lisen: 127.0.0.1:1\n"), 0o600))
 	t.Run("taken port", func(t *testing.T) { refused(t, nil, b.AMQP, quiet(t, "--amqp", b.AMQP)...) })
 	t.Run("locked data directory", func(t *testing.T) { refused(t, nil, "in use", quiet(t, "--data", b.Dir)...) })
 	t.Run("unknown key", func(t *testing.T) { refused(t, nil, "lisen", quiet(t, "--config", file)...) })
@@ -83,45 +84,23 @@ func TestUsageErrorsAreOneLineAndExitCode2(t *testing.T) {
 // there again afterwards, in order.
 func TestSIGTERMDrains(t *testing.T) {
 	b := harness.Start(t)
-	conn, err := amqp.Dial("amqp://guest:guest@" + b.AMQP + "/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
+	conn, ch := b.DialAMQP(t)
 	closed := conn.NotifyClose(make(chan *amqp.Error, 1))
-	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := ch.QueueDeclare("held", true, false, false, false, nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := ch.Confirm(false); err != nil {
-		t.Fatal(err)
-	}
+	harness.Declare(t, ch, "held")
+	harness.Must(t, ch.Confirm(false))
 	for _, body := range []string{"a", "b", "c"} {
-		ack, err := ch.PublishWithDeferredConfirm("", "held", false, false, amqp.Publishing{DeliveryMode: 2, Body: []byte(body)})
-		if err != nil || !ack.Wait() {
-			t.Fatal("not confirmed", err)
-		}
+		harness.Confirmed(t, ch, "", "held", amqp.Publishing{DeliveryMode: 2, Body: []byte(body)})
 	}
 	deliveries, err := ch.Consume("held", "", false, false, false, false, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	for range 3 {
-		<-deliveries
+		harness.Receive(t, deliveries)
 	}
 	lost := make(chan error, 1)
-	m := mqtt.NewClient(mqtt.NewClientOptions().AddBroker("tcp://" + b.MQTT).SetAutoReconnect(false).SetConnectionLostHandler(func(_ mqtt.Client, err error) { lost <- err }))
-	if tok := m.Connect(); !tok.WaitTimeout(5*time.Second) || tok.Error() != nil {
-		t.Fatal(tok.Error())
-	}
-	k, err := kgo.NewClient(kgo.SeedBrokers(b.Kafka), kgo.ConsumeTopics("held"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer k.Close()
+	b.DialMQTT(t, "", func(o *mqtt.ClientOptions) {
+		o.SetConnectionLostHandler(func(_ mqtt.Client, err error) { lost <- err })
+	})
+	k := b.DialKafka(t, kgo.ConsumeTopics("held"))
 	polled := make(chan struct{})
 	go func() { defer close(polled); k.PollFetches(t.Context()) }()
 
@@ -151,15 +130,7 @@ func TestSIGTERMDrains(t *testing.T) {
 
 func heldAgain(t *testing.T, b *harness.Broker) {
 	t.Helper()
-	conn, err := amqp.Dial("amqp://guest:guest@" + b.AMQP + "/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, ch := b.DialAMQP(t)
 	for _, want := range []string{"a", "b", "c"} {
 		d, ok, err := ch.Get("held", true)
 		if err != nil || !ok || string(d.Body) != want || !d.Redelivered {
@@ -185,14 +156,10 @@ func TestListenersOff(t *testing.T) {
 func get(t *testing.T, b *harness.Broker, path string, status int) []byte {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+b.HTTP+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	req.SetBasicAuth("guest", "guest")
 	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != status {
@@ -204,26 +171,11 @@ func get(t *testing.T, b *harness.Broker, path string, status int) []byte {
 // TestMetricsCountEveryProtocol: /metrics and /api show what went through.
 func TestMetricsCountEveryProtocol(t *testing.T) {
 	b := harness.Start(t)
-	conn, err := amqp.Dial("amqp://guest:guest@" + b.AMQP + "/")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := ch.QueueDeclare("depth", true, false, false, false, nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := ch.Confirm(false); err != nil {
-		t.Fatal(err)
-	}
+	_, ch := b.DialAMQP(t)
+	harness.Declare(t, ch, "depth")
+	harness.Must(t, ch.Confirm(false))
 	for range 5 {
-		ack, err := ch.PublishWithDeferredConfirm("", "depth", false, false, amqp.Publishing{DeliveryMode: 2})
-		if err != nil || !ack.Wait() {
-			t.Fatal("not confirmed", err)
-		}
+		harness.Confirmed(t, ch, "", "depth", amqp.Publishing{DeliveryMode: 2})
 	}
 	if _, ok, err := ch.Get("depth", true); !ok || err != nil {
 		t.Fatal(ok, err)
@@ -244,16 +196,12 @@ func TestMetricsCountEveryProtocol(t *testing.T) {
 		Messages                 int `json:"messages"`
 		Ready                    int `json:"messages_ready"`
 	}
-	if err := json.Unmarshal(get(t, b, "/api/queues", http.StatusOK), &queues); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, json.Unmarshal(get(t, b, "/api/queues", http.StatusOK), &queues))
 	if len(queues) != 1 || queues[0].Name != "depth" || queues[0].Vhost != "/" || queues[0].Ready != 4 || queues[0].Messages != 4 || !queues[0].Durable {
 		t.Errorf("/api/queues: %+v", queues)
 	}
 	var overview map[string]any
-	if err := json.Unmarshal(get(t, b, "/api/overview", http.StatusOK), &overview); err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, json.Unmarshal(get(t, b, "/api/overview", http.StatusOK), &overview))
 	for _, key := range []string{"rabbitmq_version", "management_version", "node", "object_totals", "queue_totals", "listeners"} {
 		if _, ok := overview[key]; !ok {
 			t.Errorf("/api/overview lacks %s", key)
@@ -265,9 +213,7 @@ func TestMetricsCountEveryProtocol(t *testing.T) {
 func TestSecondSignalEndsAtOnce(t *testing.T) {
 	b := harness.Start(t)
 	p, err := os.FindProcess(b.PID())
-	if err != nil {
-		t.Fatal(err)
-	}
+	harness.Must(t, err)
 	_ = p.Signal(syscall.SIGTERM)
 	_ = p.Signal(syscall.SIGTERM)
 	b.Stop()
