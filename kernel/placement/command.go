@@ -166,7 +166,7 @@ func (m *machine) applyCommand(body []byte) error {
 	case cmdPut:
 		m.writeKeyed(d.b)
 	case cmdSeal:
-		m.seal()
+		m.sealDue = true
 	default:
 		d.fail(fmt.Sprintf("command kind %d", kind))
 	}

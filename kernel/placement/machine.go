@@ -27,6 +27,7 @@ type machine struct {
 	time          int64 // of the entries, made monotonic
 	sinceSeal     atomic.Int64
 	nextSeal      int64
+	sealDue       bool // by a command of the entry that is being applied
 
 	prop      *proposer
 	out       *completer
@@ -103,6 +104,10 @@ func (m *machine) applyEntry(e raftgroup.Entry) error {
 	if m.flight != nil {
 		m.flight.index = e.Index
 		m.landed = append(m.landed, errand{flight: m.flight})
+	}
+	if m.sealDue {
+		m.sealDue = false
+		m.seal() // as of the whole entry: replay goes on with the next one
 	}
 	return r.err
 }
