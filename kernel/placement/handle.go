@@ -148,6 +148,9 @@ func (s *shard) lead(term uint64) {
 	s.unlead(errNotLeading)
 	s.term = term
 	for _, t := range s.topics {
+		for _, p := range t.lane.parts {
+			p.cut.asked = 0 // what an earlier leadership asked for may not have come about
+		}
 		s.floorsMoved(t)
 	}
 	s.collect() // what groups have ready shows before others hear that this node leads

@@ -8,6 +8,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/metasvc/raftgroup"
 	slog "github.com/trivium-mq/trivium/storage/log"
 	"github.com/trivium-mq/trivium/storage/record"
 )
@@ -68,5 +69,33 @@ func TestRetentionBegins(t *testing.T) {
 	s.clock.now = func() time.Time { return time.UnixMilli(wall) }
 	if start := s.deletable(p); start != 1 {
 		t.Errorf("after its time the partition may start at %d, want 1", start)
+	}
+}
+
+// TestTrimAskedAgain: a trim that went with a leadership is asked for by the
+// next one, though nothing else happens to the partition.
+func TestTrimAskedAgain(t *testing.T) {
+	g := newStepped(t)
+	part := g.topic(t, 1)[0]
+	g.command(t, setRetentionCommand(topicN(1), kernel.RetainUsed, 1))
+	must(t, g.Append(g.Targets(part), numbered(1), nil, 0))
+	g.commit(len(g.log.entries)-1, 1)
+	g.command(t, createGroupCommand(GroupSpec{Address: kernel.QueueAddress("/", "q"), Topic: topicN(1), Owner: true}, 1))
+	trims := func() int {
+		g.tick()
+		g.step()
+		g.prop.settleTimeout()
+		return len(g.log.entries)
+	}
+	before := len(g.log.entries)
+	if trims() != before+1 {
+		t.Fatal("no trim was asked for")
+	}
+	g.log.entries[before].failed(raftgroup.ErrUnknown)
+	g.onUnlead()
+	g.onLead(3) // the entry is lost
+	g.step()
+	if trims() != before+2 {
+		t.Error("the trim was not asked for again")
 	}
 }
