@@ -26,6 +26,44 @@ func prepare(t *testing.T, b *harness.Broker) {
 	harness.Must(t, err)
 }
 
+// sent is a message that waits for its confirm: done is closed when it is known,
+// and ok then tells whether it is one.
+type sent struct {
+	body string
+	done <-chan struct{}
+	ok   func() bool
+}
+
+// window notes in a history which of the messages sent are confirmed, and lets
+// no more than outstanding wait.
+type window struct {
+	sent  chan sent
+	ended chan struct{}
+}
+
+func newWindow(ctx context.Context, h *history) window {
+	w := window{sent: make(chan sent, outstanding), ended: make(chan struct{})}
+	go func() {
+		defer close(w.ended)
+		for s := range w.sent {
+			select {
+			case <-s.done:
+				if s.ok() {
+					h.confirm(s.body)
+				}
+			case <-ctx.Done():
+			}
+		}
+	}()
+	return w
+}
+
+// close waits for the confirms of all that was sent, or the end of the context.
+func (w window) close() {
+	close(w.sent)
+	<-w.ended
+}
+
 // publishAMQP publishes persistent messages with confirms until the connection
 // or ctx ends.
 func publishAMQP(ctx context.Context, b *harness.Broker, h *history, round int) {
@@ -37,24 +75,8 @@ func publishAMQP(ctx context.Context, b *harness.Broker, h *history, round int) 
 	if ch.Confirm(false) != nil {
 		return
 	}
-	type sent struct {
-		body string
-		ack  *amqp.DeferredConfirmation
-	}
-	window := make(chan sent, outstanding)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for s := range window {
-			select {
-			case <-s.ack.Done():
-				if s.ack.Acked() {
-					h.confirm(s.body)
-				}
-			case <-ctx.Done():
-			}
-		}
-	}()
+	w := newWindow(ctx, h)
+	defer w.close()
 	for i := 0; ctx.Err() == nil; i++ {
 		body := fmt.Sprintf("amqp-%d-%d", round, i)
 		h.publish(body)
@@ -62,10 +84,8 @@ func publishAMQP(ctx context.Context, b *harness.Broker, h *history, round int) 
 		if err != nil {
 			break
 		}
-		window <- sent{body, ack}
+		w.sent <- sent{body, ack.Done(), ack.Acked}
 	}
-	close(window)
-	<-done
 }
 
 // consumeAMQP consumes and acks until the connection or ctx ends.
@@ -125,31 +145,14 @@ func publishMQTT(ctx context.Context, b *harness.Broker, h *history, round int) 
 		return
 	}
 	defer c.Disconnect(0)
-	type sent struct {
-		body string
-		tok  mqtt.Token
-	}
-	window := make(chan sent, outstanding)
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for s := range window {
-			select {
-			case <-s.tok.Done():
-				if s.tok.Error() == nil {
-					h.confirm(s.body)
-				}
-			case <-ctx.Done():
-			}
-		}
-	}()
+	w := newWindow(ctx, h)
+	defer w.close()
 	for i := 0; ctx.Err() == nil && c.IsConnected(); i++ {
 		body := fmt.Sprintf("mqtt-%d-%d", round, i)
 		h.publish(body)
-		window <- sent{body, c.Publish("sensor/1", 1, false, body)}
+		tok := c.Publish("sensor/1", 1, false, body)
+		w.sent <- sent{body, tok.Done(), func() bool { return tok.Error() == nil }}
 	}
-	close(window)
-	<-done
 }
 
 func publishKafka(ctx context.Context, b *harness.Broker, h *history, round int) {
