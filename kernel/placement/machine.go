@@ -64,6 +64,10 @@ func (m *machine) Apply(entries []raftgroup.Entry) {
 		}
 		if err := m.applyEntry(entries[i]); err != nil {
 			m.broken = true
+			if m.flight != nil { // nobody else answers it any more
+				m.flight.err = errUnknown
+				m.land()
+			}
 			m.fail(fmt.Errorf("placement: apply entry %d: %w", entries[i].Index, err))
 		}
 	}
@@ -101,15 +105,24 @@ func (m *machine) applyEntry(e raftgroup.Entry) error {
 			return err
 		}
 	}
+	if r.err != nil {
+		return r.err
+	}
 	if m.flight != nil {
-		m.flight.index = e.Index
-		m.landed = append(m.landed, errand{flight: m.flight})
+		m.land()
 	}
 	if m.sealDue {
 		m.sealDue = false
 		m.seal() // as of the whole entry: replay goes on with the next one
 	}
-	return r.err
+	return nil
+}
+
+// land has the flight of the entry answered.
+func (m *machine) land() {
+	m.flight.index = m.entry.Index
+	m.landed = append(m.landed, errand{flight: m.flight})
+	m.flight = nil
 }
 
 func (m *machine) applySection(s *section) error {
