@@ -54,8 +54,9 @@ func DefaultSettings() *Settings {
 // Limits bounds what a node keeps. Zero fields take their defaults.
 type Limits struct {
 	Placement placement.Limits
-	// Topics and Bindings of one tenant: 200,000 and 1,000,000.
-	Topics, Bindings int
+	// Topics, Exchanges and Bindings of one tenant: 200,000, 100,000 and
+	// 1,000,000.
+	Topics, Exchanges, Bindings int
 	// Partitions of one topic: 1,000.
 	Partitions int
 	// Provisional is how many queues made by a publish, and neither declared
@@ -72,6 +73,7 @@ func (l Limits) withDefaults() Limits {
 		}
 	}
 	def(&l.Topics, 200_000)
+	def(&l.Exchanges, 100_000)
 	def(&l.Bindings, 1_000_000)
 	def(&l.Partitions, 1000)
 	def(&l.Provisional, 1000)

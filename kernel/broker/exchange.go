@@ -36,6 +36,9 @@ func (c *Conn) DeclareExchange(ctx context.Context, x kernel.Exchange) error {
 	if old, _, ok := t.table.Load().Exchange(x.Name); ok {
 		return sameExchange(&old, &x)
 	}
+	if t.table.Load().ExchangeCount() >= c.b.limits.Exchanges {
+		return kernel.Errorf(kernel.CodeLimit, "exchange", x.Name, "the tenant has %d exchanges already", c.b.limits.Exchanges)
+	}
 	if x.Durable {
 		cctx, cancel := c.b.changeContext()
 		defer cancel()

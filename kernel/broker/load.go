@@ -41,7 +41,7 @@ func (b *Broker) load() error {
 		run  func() error
 	}{
 		{"topics", l.loadTopics}, {"groups", l.loadGroups}, {"bindings", l.loadBindings},
-		{"sessions", l.loadSessions}, {"leftovers", l.dropLeftovers},
+		{"sessions", l.loadSessions}, {"leftovers", l.dropLeftovers}, {"offsets", l.dropOffsets},
 	} {
 		if err := step.run(); err != nil {
 			return fmt.Errorf("load %s: %w", step.name, err)
@@ -309,6 +309,22 @@ func (l *loader) dropLeftovers() error {
 			if err := t.dropIfUnread(l.ctx, rt.ID); err != nil {
 				return err
 			}
+		}
+	}
+	return nil
+}
+
+// dropOffsets forgets the reader positions in topics that have gone: not every
+// way in which a topic goes looks for them, and readers may commit them late.
+func (l *loader) dropOffsets() error {
+	for name, t := range l.b.tenants {
+		table := t.table.Load()
+		err := l.b.dropOffsets(name, func(id kernel.TopicID) bool {
+			_, there := table.TopicByID(id)
+			return !there
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil

@@ -185,9 +185,11 @@ func (t *tenant) idle(g *group) bool {
 // reap deletes a group that nobody keeps any more, and its topic with it where
 // the two go together.
 func (t *tenant) reap(g *group) {
-	addr := g.spec.Address
+	t.mu.Lock()
+	addr, id := g.spec.Address, g.spec.Topic
+	t.mu.Unlock()
 	defer t.lockTopicFor(addr.Kind == kernel.Filter, addr.Topic)()
-	topic, ok := t.table.Load().TopicByID(g.spec.Topic)
+	topic, ok := t.table.Load().TopicByID(id)
 	t.mu.Lock()
 	idle := ok && t.groups[addr] == g && t.idle(g)
 	t.mu.Unlock()

@@ -114,10 +114,16 @@ func (c *Conn) DeleteOffsets(ctx context.Context, group string) error {
 
 // dropOffsetsOf forgets all positions in a topic that has gone.
 func (b *Broker) dropOffsetsOf(tenant string, id kernel.TopicID) error {
+	return b.dropOffsets(tenant, func(topic kernel.TopicID) bool { return topic == id })
+}
+
+// dropOffsets forgets the positions in the topics that gone says have gone.
+func (b *Broker) dropOffsets(tenant string, gone func(kernel.TopicID) bool) error {
 	prefix := []byte(offsetPrefix + tenant + "\x00")
 	return b.dropKeys(prefix, func(key []byte) bool {
 		_, rest, _ := bytes.Cut(key[len(prefix):], []byte{0})
-		return bytes.HasPrefix(rest, id[:])
+		const size = len(kernel.TopicID{})
+		return len(rest) >= size && gone(kernel.TopicID(rest[:size]))
 	})
 }
 

@@ -58,3 +58,44 @@ func TestExpiredAtStart(t *testing.T) {
 		t.Errorf("%d topics in the table, want %d", got, n)
 	}
 }
+
+// TestOffsetsOfGoneTopics: positions in topics that are there no more do not
+// pile up for ever.
+func TestOffsetsOfGoneTopics(t *testing.T) {
+	dir := t.TempDir()
+	b := open(t, dir)
+	c := connect(t, b)
+	kept, err := c.AutoCreateTopic(soon(t), "kept")
+	if err != nil {
+		t.Fatal(err)
+	}
+	declare(t, c, QueueSpec{Name: "gone", Durable: true})
+	gone, _ := c.Topic("gone")
+	for _, commit := range []OffsetCommit{{Topic: kept.ID, Offset: 1}, {Topic: gone.ID, Offset: 2}, {Topic: newTopicID(), Offset: 3}} {
+		if err := c.CommitOffsets(soon(t), "g", []OffsetCommit{commit}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := c.DeleteQueue(soon(t), "gone", false, false); err != nil {
+		t.Fatal(err)
+	}
+	shut(t, b)
+	got, err := connect(t, open(t, dir)).Offsets("g")
+	if err != nil || len(got) != 1 || got[0].Topic != kept.ID || got[0].Offset != 1 {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+func TestExchangeLimit(t *testing.T) {
+	b := open(t, t.TempDir(), func(cfg *Config) { cfg.Limits.Exchanges = 4 })
+	c := connect(t, b)
+	x := kernel.Exchange{Name: "x", Type: kernel.Direct}
+	if err := c.DeclareExchange(soon(t), x); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.DeclareExchange(soon(t), x); err != nil {
+		t.Error(err)
+	}
+	x.Name = "y"
+	wantCode(t, c.DeclareExchange(soon(t), x), kernel.CodeLimit)
+}

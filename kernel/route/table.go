@@ -159,6 +159,9 @@ func (t *Table) Exchange(name string) (x kernel.Exchange, bindings int, ok bool)
 	return x, 0, false
 }
 
+// ExchangeCount returns how many exchanges there are, but for the default one.
+func (t *Table) ExchangeCount() int { return t.exchanges.Len() }
+
 // Exchanges calls fn for the exchanges by name.
 func (t *Table) Exchanges(fn func(kernel.Exchange)) {
 	t.exchanges.Each(func(e *exchange) { fn(e.Exchange) })
