@@ -110,7 +110,7 @@ func TestGivenBackInPlace(t *testing.T) {
 	}
 }
 
-func TestRefused(t *testing.T) {
+func TestRejectedDoesNotComeBack(t *testing.T) {
 	ch := newChannel(t)
 	q := newQueue(t, ch)
 	fill(t, ch, q, 3)
@@ -126,7 +126,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-func TestPrefetch(t *testing.T) {
+func TestPrefetchIsPerConsumer(t *testing.T) {
 	ch := newChannel(t)
 	q := newQueue(t, ch)
 	fill(t, ch, q, 50)
@@ -143,7 +143,7 @@ func TestPrefetch(t *testing.T) {
 	until(t, "one more", func() bool { return count(t, ch, q) == 41 })
 }
 
-func TestCancel(t *testing.T) {
+func TestCancelKeepsTheUnacked(t *testing.T) {
 	ch := newChannel(t)
 	q := newQueue(t, ch)
 	fill(t, ch, q, 10)
@@ -173,7 +173,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-func TestQueueDeleted(t *testing.T) {
+func TestConsumerIsToldOfDeletedQueue(t *testing.T) {
 	c, ch := shared.DialAMQP(t)
 	q := newQueue(t, ch)
 	fill(t, ch, q, 1)
@@ -190,7 +190,7 @@ func TestQueueDeleted(t *testing.T) {
 	newQueue(t, ch)
 }
 
-func TestAutoAck(t *testing.T) {
+func TestAutoAckSettlesAtOnce(t *testing.T) {
 	ch := newChannel(t)
 	q := newQueue(t, ch)
 	fill(t, ch, q, 100)
@@ -249,7 +249,7 @@ func TestLargeMessages(t *testing.T) {
 	}
 }
 
-func TestProperties(t *testing.T) {
+func TestPropertiesComeBack(t *testing.T) {
 	ch := newChannel(t)
 	must(t, ch.Confirm(false))
 	q := newQueue(t, ch)

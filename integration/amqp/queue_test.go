@@ -176,7 +176,7 @@ func TestAutoDelete(t *testing.T) {
 	}
 }
 
-func TestCounts(t *testing.T) {
+func TestCountsOfReadyAndConsumers(t *testing.T) {
 	ch := newChannel(t)
 	must(t, ch.Confirm(false))
 	q := newQueue(t, ch)
@@ -213,7 +213,7 @@ func TestCounts(t *testing.T) {
 	must(t, ch.QueueUnbind(q, "never", "amq.topic", nil))
 }
 
-func TestRouting(t *testing.T) {
+func TestBindingsRoute(t *testing.T) {
 	ch := newChannel(t)
 	must(t, ch.Confirm(false))
 	topic, fan := name("topic"), name("fan")

@@ -19,7 +19,7 @@ var codecs = map[string]kgo.CompressionCodec{
 	"lz4": kgo.Lz4Compression(), "zstd": kgo.ZstdCompression(),
 }
 
-func TestCodecs(t *testing.T) {
+func TestEveryCodecComesBack(t *testing.T) {
 	for name, codec := range codecs {
 		t.Run(name, func(t *testing.T) {
 			ctx, topic := limited(t), "codec-"+name

@@ -11,7 +11,7 @@ import (
 
 // kcat is librdkafka 2.0: the old client whose traps reference the low
 // minimum versions.
-func TestKcat(t *testing.T) {
+func TestKcatGroupListAndLogin(t *testing.T) {
 	t.Parallel()
 	const kcat = "kcat"
 	harness.NeedProgram(t, kcat)

@@ -16,7 +16,7 @@ import (
 // Members of a shared subscription and the clients of a session that are cut
 // off again and again, with messages unacknowledged: each message is
 // acknowledged by somebody in the end, and the session sees them in order.
-func TestChurn(t *testing.T) {
+func TestClientsCutOffLoseNothing(t *testing.T) {
 	const total = 3000
 	topic := name("t")
 	share, session := "$share/churn/"+topic, v5(name("churn"))

@@ -51,7 +51,7 @@ func TestAnnouncedLengths(t *testing.T) {
 }
 
 // Bytes that are not MQTT end their own connection only.
-func TestGarbage(t *testing.T) {
+func TestGarbageEndsItsConnectionOnly(t *testing.T) {
 	topic := name("t")
 	sub := open(t, shared, clean(wire.V5))
 	sub.subscribe(wire.Filter{Name: topic, QoS: 1})

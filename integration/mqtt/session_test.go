@@ -23,7 +23,7 @@ func TestEmptyClientID(t *testing.T) {
 	}
 }
 
-func TestPasswords(t *testing.T) {
+func TestPasswordsAreChecked(t *testing.T) {
 	for _, c := range []struct {
 		version        byte
 		user, password string

@@ -15,7 +15,7 @@ import (
 func splitWords(s string) []string { return strings.Fields(s) }
 
 // 4.7: which filters match which names, for live and for durable subscriptions.
-func TestFilters(t *testing.T) {
+func TestFiltersMatchNames(t *testing.T) {
 	root := name("f")
 	cases := map[string]string{ // filter: names it matches
 		"R/a":     "R/a",
@@ -96,7 +96,7 @@ func TestNoLocal(t *testing.T) {
 
 // 4.8.2: each message of a shared subscription goes to one member; unacknowledged
 // ones go to another member when theirs goes; a refused one to nobody.
-func TestShared(t *testing.T) {
+func TestSharedSubscription(t *testing.T) {
 	topic := name("t")
 	var members []*peer
 	for i := range 3 {
