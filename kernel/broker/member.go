@@ -19,6 +19,7 @@ type Member struct {
 	pull     bool
 	hold     bool // it keeps an automatic group alive
 	settles  bool // not AutoSettle
+	counted  bool // as one of the group's consumers; tenant.mu
 	left     sync.Once
 	counters *Counters
 }
@@ -104,6 +105,7 @@ func (c *Conn) joinGroup(g *group, opt kernel.MemberOptions, hold bool, to kerne
 	m.m = pm
 	t.mu.Lock()
 	if !m.pull {
+		m.counted = true
 		g.members++
 		g.used = true
 	}
@@ -141,8 +143,30 @@ func (m *Member) Acquire(max int, fn func(batch []kernel.Delivery, ready int64))
 }
 
 // Stop ends hand-outs: after it returns no Deliver call is running or will
-// come. What the member holds stays held until settled or Leave.
-func (m *Member) Stop() { m.m.Stop() }
+// come. What the member holds stays held until settled or Leave. It is no
+// consumer any more: an auto-delete queue that loses its last one with it is
+// gone when it returns, whatever the member still holds.
+func (m *Member) Stop() {
+	m.m.Stop()
+	m.uncount(func() {})
+}
+
+// uncount ends the member's count as a consumer, and more under the same lock,
+// and deletes the group if nobody is left who keeps it.
+func (m *Member) uncount(more func()) {
+	t := m.conn.tenant
+	t.mu.Lock()
+	if m.counted {
+		m.counted = false
+		m.group.members--
+	}
+	more()
+	idle := t.idle(m.group)
+	t.mu.Unlock()
+	if idle {
+		t.reap(m.group)
+	}
+}
 
 // Leave ends the membership and gives back what it holds, in place. After it
 // returns no Deliver call comes. Idempotent. An auto-delete queue that loses
@@ -150,22 +174,15 @@ func (m *Member) Stop() { m.m.Stop() }
 func (m *Member) Leave() {
 	m.left.Do(func() {
 		m.m.Leave()
-		c, t := m.conn, m.conn.tenant
+		c := m.conn
 		c.mu.Lock()
 		delete(c.member, m)
 		c.mu.Unlock()
-		t.mu.Lock()
-		if !m.pull {
-			m.group.members--
-		}
-		if m.hold {
-			t.hold(m.group, -1)
-		}
-		idle := t.idle(m.group)
-		t.mu.Unlock()
-		if idle {
-			t.reap(m.group)
-		}
+		m.uncount(func() {
+			if m.hold {
+				c.tenant.hold(m.group, -1)
+			}
+		})
 	})
 }
 

@@ -182,6 +182,28 @@ func TestAutoDelete(t *testing.T) {
 	}
 }
 
+// TestAutoDeleteAtCancel: a cancelled consumer that still holds a record is no
+// consumer any more; the queue goes with the last one and does not wait for it.
+func TestAutoDeleteAtCancel(t *testing.T) {
+	b := open(t, t.TempDir())
+	c := connect(t, b)
+	declare(t, c, QueueSpec{Name: "q", AutoDelete: true, Durable: true})
+	publisher(t, c).exchange("", "q", "held")
+	m1, in := consume(t, c, "q", kernel.MemberOptions{}, 1)
+	in.wait(t, 1)
+	m2, _ := consume(t, c, "q", kernel.MemberOptions{}, 0)
+	m1.Stop()
+	if q, err := c.Queue("q"); err != nil || q.Members != 1 {
+		t.Errorf("%+v, %v", q, err)
+	}
+	m2.Stop()
+	_, err := c.Queue("q")
+	wantCode(t, err, kernel.CodeNotFound)
+	m1.Settle(kernel.Accept, 0, 0, 0)
+	m1.Leave()
+	m2.Leave()
+}
+
 func TestDeleteConditions(t *testing.T) {
 	b := open(t, t.TempDir())
 	c := connect(t, b)
