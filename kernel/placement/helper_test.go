@@ -26,6 +26,7 @@ type node struct {
 	kv     *kv.Store
 	wal    *wal.WAL
 	limits Limits
+	keep   int64 // Raft.KeepBytes
 	now    func() time.Time
 }
 
@@ -41,6 +42,16 @@ func newNode(t testing.TB, fs vfs.FS, dir string) *node {
 
 func (n *node) open() *Group {
 	n.t.Helper()
+	g, err := n.tryOpen()
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	ready(n.t, g)
+	return g
+}
+
+func (n *node) tryOpen() (*Group, error) {
+	n.t.Helper()
 	var err error
 	if err = n.fs.MkdirAll(n.dir); err != nil {
 		n.t.Fatal(err)
@@ -49,16 +60,11 @@ func (n *node) open() *Group {
 	if err != nil {
 		n.t.Fatal(err)
 	}
-	g, err := Open(Config{
+	return Open(Config{
 		ID: 1, FS: n.fs, Dir: filepath.Join(n.dir, "p1"), WAL: n.wal.Group(1), KV: n.kv,
-		Raft:   Raft{NodeID: "n1", Bootstrap: []raftgroup.Server{{ID: "n1", Address: "n1"}}},
+		Raft:   Raft{NodeID: "n1", Bootstrap: []raftgroup.Server{{ID: "n1", Address: "n1"}}, KeepBytes: n.keep},
 		Shards: 2, Logger: zerolog.Nop(), Limits: n.limits, Now: n.now,
 	})
-	if err != nil {
-		n.t.Fatal(err)
-	}
-	ready(n.t, g)
-	return g
 }
 
 func (n *node) close(g *Group) {

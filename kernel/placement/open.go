@@ -9,6 +9,7 @@ import (
 	"github.com/trivium-mq/trivium/metasvc/raftgroup"
 	"github.com/trivium-mq/trivium/storage/checkpoint"
 	slog "github.com/trivium-mq/trivium/storage/log"
+	"github.com/trivium-mq/trivium/storage/wal"
 )
 
 // Open opens a durable group on the node's write-ahead log, from its newest
@@ -61,6 +62,12 @@ func openState(cfg Config) (*Group, *checkpoint.Store, checkpoint.Meta, error) {
 	if err != nil {
 		return nil, nil, none, fmt.Errorf("placement: open group %d: %w", cfg.ID, err)
 	}
+	for _, damage := range store.Damage() {
+		cfg.Logger.Error().Err(damage).Msg("a damaged checkpoint is set aside")
+	}
+	if err := reaches(cfg.WAL, meta.Index, len(store.Damage()) > 0); err != nil {
+		return nil, nil, none, fmt.Errorf("placement: open group %d: %w", cfg.ID, err)
+	}
 	g := newGroup(cfg)
 	g.keyed = newKeyed(cfg.KV, cfg.ID)
 	for _, s := range g.shards {
@@ -86,6 +93,20 @@ func openState(cfg Config) (*Group, *checkpoint.Store, checkpoint.Meta, error) {
 		return nil, nil, none, fmt.Errorf("placement: open group %d: checkpoint %s: %w", cfg.ID, meta.ID(), errors.Join(err, m.log.Close()))
 	}
 	return g, store, meta, nil
+}
+
+// reaches returns an error if the log does not go on from the checkpoint at
+// index (0: none). It has to be known before the segments are opened, which
+// removes those that the checkpoint does not name, as the log makes them again.
+func reaches(log *wal.Group, index uint64, damaged bool) error {
+	first, err := log.FirstIndex()
+	if err != nil {
+		return err
+	}
+	if first > index+1 || first == 0 && index == 0 && damaged {
+		return fmt.Errorf("%w: the newest readable checkpoint is at %d, the log begins at %d", raftgroup.ErrCorrupt, index, first)
+	}
+	return nil
 }
 
 // durableRoom refuses publishes when the log grows and nothing can be sealed.
