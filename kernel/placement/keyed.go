@@ -47,6 +47,10 @@ func (k *keyed) write(index uint64, puts [][]byte) error {
 
 func (k *keyed) sync() error { return k.store.Sync() }
 
+// forget drops what is remembered of deleted keys for replay, which never goes
+// back behind index.
+func (k *keyed) forget(index uint64) error { return k.store.Forget(k.prefix, index) }
+
 var errNoKeys = &kernel.Error{Code: kernel.CodeNotAllowed, Detail: "a volatile group keeps no keyed state"}
 
 // maxKey is the longest key of the keyed state.

@@ -84,7 +84,7 @@ func openState(cfg Config) (*Group, *checkpoint.Store, checkpoint.Meta, error) {
 		cfg.Logger.Error().Err(missing.Err).Str("segment", slog.SegmentName(missing.ID)).Msg("a segment file is missing or damaged: its records cannot be read")
 	}
 	g.sealer = &sealer{
-		machine: m, store: store, sync: g.keyed.sync, clock: g.clock, metrics: &g.metrics,
+		machine: m, store: store, sync: g.keyed.sync, forget: g.keyed.forget, clock: g.clock, metrics: &g.metrics,
 		logger: cfg.Logger, kept: []*slog.Manifest{sv.manifest}, wake: make(chan struct{}, 1),
 	}
 	m.sealer = g.sealer

@@ -82,6 +82,34 @@ func TestKeyedState(t *testing.T) {
 	code(t, v.Put(soon(t), []KV{{Key: []byte("x")}}), kernel.CodeNotAllowed)
 }
 
+// TestKeyedStateForgets: that a key was deleted is remembered for as long as the
+// log may be applied again from before that, and no longer.
+func TestKeyedStateForgets(t *testing.T) {
+	n := newNode(t, vfs.NewMem(), "data")
+	n.limits.SealBytes = 8 << 10
+	g := n.open()
+	defer n.close(g)
+	parts, _ := queue(t, g, 1, 1, kernel.RetainDay)
+	key := []byte("k")
+	must(t, g.Put(soon(t), []KV{{Key: key, Value: []byte("new")}}))
+	must(t, g.Put(soon(t), []KV{{Key: key}}))
+	again := func() []byte { // as replay would
+		must(t, n.kv.Put(g.keyed.key(key), []byte("old"), 1))
+		value, err := g.Get(key)
+		must(t, err)
+		return value
+	}
+	if got := again(); got != nil {
+		t.Fatalf("%q has come back", got)
+	}
+	for i := uint64(0); g.Metrics().Checkpoints.Load() < 3; i += 10 {
+		publish(t, g, g.Targets(parts...), i, i+10)
+	}
+	if got := again(); got == nil {
+		t.Error("the key is remembered after it was deleted three checkpoints ago")
+	}
+}
+
 // TestSealUnderLoad makes many checkpoints while records come and go, and
 // opens the group again from the last.
 func TestSealUnderLoad(t *testing.T) {

@@ -21,6 +21,7 @@ type sealer struct {
 	log     replicator
 	store   *checkpoint.Store
 	sync    func() error // of the keyed state
+	forget  func(index uint64) error
 	clock   clock
 	metrics *Metrics
 	logger  zerolog.Logger
@@ -107,10 +108,13 @@ func (s *sealer) checkpoint(c *capture) error {
 		s.kept = s.kept[1:]
 	}
 	c.plan.Release()
+	// From here on a failure costs nothing but disk: the next time makes up.
 	if err := s.machine.log.Sweep(s.kept...); err != nil {
 		s.logger.Warn().Err(err).Msg("old segment files stay")
 	}
-	// From here on a failure costs nothing but disk: the next cut makes up.
+	if err := s.forget(s.kept[0].Index); err != nil {
+		s.logger.Warn().Err(err).Msg("what is known of deleted keys stays")
+	}
 	if err := s.log.Cut(c.index); err != nil {
 		s.logger.Warn().Err(err).Msg("the log was not cut")
 	}
