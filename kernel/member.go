@@ -45,8 +45,9 @@ type Delivery struct {
 // Consumer is the adapter's end of a membership.
 type Consumer interface {
 	// Deliver hands out records; they count against the credit granted. It is
-	// called from one kernel goroutine at a time, must not block and must not
-	// call back into the member. The slice is reused after it returns.
+	// called from one kernel goroutine at a time, with about 1 MiB or one record,
+	// must not block and of the member's methods may call Credit and Settle only.
+	// The slice is reused after it returns.
 	Deliver(batch []Delivery)
 	// Ended says that the membership is over because the group was deleted or
 	// the node stops (reason). No delivery follows. Not called after Leave.

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"errors"
+	"math"
 	"slices"
 	"strconv"
 
@@ -11,18 +12,58 @@ import (
 	"github.com/trivium-mq/trivium/storage/record"
 )
 
-// give reads the records of a hand-out and calls the consumer. What turns out
-// not to be there is archived, and the member gets its credit back.
+// handBytes is about how much is handed to a consumer in one call: after it, the
+// consumer may have taken back the credit for the rest.
+const handBytes = 1 << 20
+
+// give reads the records of a hand-out and calls the consumer, until all are
+// handed over or their credit was taken back. What turns out not to be there is
+// archived, and the member gets its credit back.
 func (s *shard) give(sh *share, m *Member, runs []sharegroup.Run, now int64) {
-	s.read(sh, m, runs, now)
-	if len(s.batch) == 0 {
-		return
+	for {
+		if runs = s.callOff(sh, m, runs, now); len(runs) == 0 {
+			return
+		}
+		var part []sharegroup.Run
+		part, runs = s.read(sh, m, runs, handBytes, now)
+		if len(s.batch) == 0 {
+			continue
+		}
+		if !m.hand(s.batch) { // it has just stopped
+			s.settleRuns(sh, m, part, sharegroup.Release, now)
+			s.settleRuns(sh, m, runs, sharegroup.Release, now)
+			return
+		}
+		s.handed(sh, m, part, now)
 	}
-	if !m.hand(s.batch) {
-		s.settleRuns(sh, m, runs, sharegroup.Release, now) // it has just stopped
-		return
+}
+
+// callOff gives back the last of runs as far as the member has taken back its
+// credit, and returns the others.
+func (s *shard) callOff(sh *share, m *Member, runs []sharegroup.Run, now int64) []sharegroup.Run {
+	n := m.withdrawn(records(runs))
+	if n == 0 {
+		return runs
 	}
-	s.handed(sh, m, runs, now)
+	for n > 0 {
+		r := &runs[len(runs)-1]
+		back := *r
+		back.First = max(r.First, r.Last-int64(n)+1)
+		n -= back.Len()
+		s.settleRuns(sh, m, []sharegroup.Run{back}, sharegroup.Release, now)
+		if r.Last = back.First - 1; r.Last < r.First {
+			runs = runs[:len(runs)-1]
+		}
+	}
+	s.queue(sh) // there may be others who want them
+	return runs
+}
+
+func records(runs []sharegroup.Run) (n int) {
+	for _, r := range runs {
+		n += r.Len()
+	}
+	return n
 }
 
 // handed accounts for the records in s.batch, which the member has got.
@@ -44,39 +85,48 @@ func (s *shard) settleRuns(sh *share, m *Member, runs []sharegroup.Run, o shareg
 	}
 }
 
-// read makes s.batch of the records in runs. It is valid until the next read.
-func (s *shard) read(sh *share, m *Member, runs []sharegroup.Run, now int64) {
-	total := 0
-	for _, r := range runs {
-		total += r.Len()
-	}
-	clear(s.views)                            // lets go of the last batch's bytes
-	s.views = slices.Grow(s.views[:0], total) // deliveries point into it: it must not move
+// read makes s.batch of the records in runs, up to limit bytes, and returns those
+// that it read and the others. They and the batch are valid until the next read.
+func (s *shard) read(sh *share, m *Member, runs []sharegroup.Run, limit int, now int64) (read, rest []sharegroup.Run) {
+	clear(s.views)                                    // lets go of the last batch's bytes
+	s.views = slices.Grow(s.views[:0], records(runs)) // deliveries point into it: it must not move
 	s.batch = s.batch[:0]
-	for _, r := range runs {
-		s.readRun(sh, m, r, now)
+	for i := range runs {
+		r := &runs[i]
+		next := s.readRun(sh, m, *r, &limit, now)
+		if next > r.Last {
+			continue
+		}
+		s.parts = append(s.parts[:0], runs[:i+1]...)
+		s.parts[i].Last, r.First = next-1, next
+		return s.parts, runs[i:]
 	}
+	return runs, nil
 }
 
-// readRun appends the records of one run to s.batch.
-func (s *shard) readRun(sh *share, m *Member, r sharegroup.Run, now int64) {
+// readRun appends the records of one run to s.batch, until limit bytes are used
+// up, and returns the offset after the last one it has dealt with.
+func (s *shard) readRun(sh *share, m *Member, r sharegroup.Run, limit *int, now int64) int64 {
+	next := r.First
+	if *limit <= 0 {
+		return next
+	}
 	w := sh.window(r.Partition)
 	if w.cursor == nil {
 		w.cursor = w.part.log.Cursor()
 	}
-	w.cursor.SeekTo(r.First)
-	for next := r.First; next <= r.Last; {
+	w.cursor.SeekTo(next)
+	for next <= r.Last && *limit > 0 {
 		v, err := w.cursor.Next()
 		if err != nil {
-			if next = s.unreadable(sh, m, w, next, r.Last, err, now); next > r.Last {
-				return
+			if next = s.unreadable(sh, m, w, next, r.Last, err, now); next <= r.Last {
+				w.cursor.SeekTo(next)
 			}
-			w.cursor.SeekTo(next)
 			continue
 		}
 		if v == nil || v.Offset > r.Last {
 			w.Hole(next, r.Last)
-			return
+			return r.Last + 1
 		}
 		if v.Offset > next {
 			w.Hole(next, v.Offset-1)
@@ -86,12 +136,14 @@ func (s *shard) readRun(sh *share, m *Member, r sharegroup.Run, now int64) {
 			s.archive(sh, m, w, v.Offset, now)
 			continue
 		}
+		*limit -= v.Size
 		s.views = append(s.views, *v)
 		s.batch = append(s.batch, kernel.Delivery{
 			Record: &s.views[len(s.views)-1], Partition: r.Partition, Offset: v.Offset,
 			Acquired: int32(r.Acquired), Failed: int32(r.Failed), Redelivered: r.Redelivered,
 		})
 	}
+	return next
 }
 
 // expired says whether a record's time is over.
@@ -190,7 +242,7 @@ func (s *shard) acquire(a *acquisition) {
 		if len(runs) == 0 {
 			break
 		}
-		s.read(sh, m, runs, now)
+		s.read(sh, m, runs, math.MaxInt, now)
 	}
 	if len(s.batch) == 0 && sh.reserving() {
 		sh.parked = append(sh.parked, a)

@@ -25,7 +25,9 @@ type Member struct {
 	busy    sync.Mutex
 	stopped bool // no more calls
 
-	// mu guards what the shard has not seen yet.
+	// mu guards what the shard has not seen yet. Credit below zero is what was
+	// taken back and could not be found at the group: it had been used already,
+	// for hand-outs under way or over.
 	mu     sync.Mutex
 	credit int
 	acks   []ack
@@ -45,9 +47,13 @@ type ack struct {
 // Tag returns the tag the member joined with.
 func (m *Member) Tag() string { return m.tag }
 
-// Credit lets n more records be handed out. Never blocks.
+// Credit lets n more records be handed out. A negative n takes back credit that
+// was given before: hand-outs on their way to the consumer are called off as far
+// as it reaches; what was handed over nevertheless is made up for by the credit
+// that comes next. Taken back within Deliver, nothing beyond it follows that
+// call. Never blocks.
 func (m *Member) Credit(n int) {
-	if n <= 0 {
+	if n == 0 {
 		return
 	}
 	m.mu.Lock()
@@ -93,6 +99,26 @@ func (m *Member) fetch() (credit int, acks []ack) {
 	m.acks, m.spare = m.spare[:0], m.acks
 	m.credit, m.queued = 0, false
 	return credit, acks
+}
+
+// owe notes that n of the credit taken back had been used.
+func (m *Member) owe(n int) {
+	m.mu.Lock()
+	m.credit -= n
+	m.mu.Unlock()
+}
+
+// withdrawn returns how many of max hand-outs are not wanted any more, because
+// their credit was taken back after it was used for them. It counts as repaid.
+func (m *Member) withdrawn(max int) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := min(max, -m.credit)
+	if n <= 0 {
+		return 0
+	}
+	m.credit += n
+	return n
 }
 
 // hand calls the consumer; it returns false if the member is stopped.

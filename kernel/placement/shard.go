@@ -49,6 +49,7 @@ type shard struct {
 	dead       []sharegroup.Dead
 	views      []record.View
 	batch      []kernel.Delivery
+	parts      []sharegroup.Run // see read
 }
 
 func newShard(index int, c clock, p *proposer, m *Metrics) *shard {
@@ -200,7 +201,10 @@ func (s *shard) attend(m *Member, now int64) {
 	for i := range acks {
 		s.settle(m, &acks[i], now)
 	}
-	if credit > 0 {
+	if left := sh.group.Credit(m.id) + credit; left < 0 {
+		m.owe(-left)
+	}
+	if credit != 0 {
 		sh.group.Grant(m.id, credit) //nolint:errcheck // it is a member
 	}
 	s.queue(sh)
