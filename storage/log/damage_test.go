@@ -298,3 +298,51 @@ func TestDiscard(t *testing.T) {
 		t.Fatal(names, g.log.Missing())
 	}
 }
+
+// TestAlone: where no other node has a copy, a missing segment is damage, and
+// readers go on behind it.
+func TestAlone(t *testing.T) {
+	f := newFixture(t, 0)
+	p := f.create(1)
+	var m *Manifest
+	for i, label := range []string{"a", "b", "c", "d"} {
+		f.publish(batch(label, 2, int64(10*i)), p)
+		m = f.seal()
+	}
+	if err := errors.Join(f.log.Close(), f.fs.Remove(f.log.path(m.Segments[1].ID))); err != nil {
+		t.Fatal(err)
+	}
+	flip(t, f.fs, f.log.path(m.Segments[3].ID), m.Segments[3].Size-5)
+	l, err := Open(f.fs, dir, Options{Cache: NewCache(0), Source: f.wal, Alone: true}, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p = l.Partition(1)
+	got, lost := around(t, p)
+	equal(t, got, append(numbered("a", 2, 0), numbered("c", 2, 4)...))
+	if len(lost) != 2 || lost[0].First != 2 || lost[0].Last != 3 || lost[1].First != 6 || lost[1].Last != 7 {
+		t.Fatalf("lost: %+v", lost)
+	}
+	for ts, want := range map[int64]int64{1: 1, 2: 4, 11: 4, 21: 5, 30: 8} {
+		if at, _, err := p.TimeOffset(ts); at != want || err != nil {
+			t.Errorf("time %d: offset %d (%v), want %d", ts, at, err, want)
+		}
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestRefused: a segment that may not be opened is not a lost one.
+func TestRefused(t *testing.T) {
+	f := newFixture(t, 0)
+	f.publish(batch("a", 2, 0), f.create(1))
+	m := f.seal()
+	if err := f.log.Close(); err != nil {
+		t.Fatal(err)
+	}
+	disk := vfs.NewFault(f.fs, vfs.Rule{Op: vfs.OpOpen, Name: "*.seg", Err: fs.ErrPermission})
+	if _, err := Open(disk, dir, Options{Source: f.wal, Alone: true}, m); !errors.Is(err, fs.ErrPermission) {
+		t.Fatalf("opened: %v", err)
+	}
+}

@@ -26,7 +26,8 @@ var (
 	// ErrDropped: the partition is gone.
 	ErrDropped = errors.New("log: partition dropped")
 	// ErrMissing: the records may be in a segment file that this node does
-	// not have (yet). Retry, or read elsewhere. The error is a *Gap.
+	// not have (yet). Retry, or read elsewhere. The error is a *Gap, or with
+	// Options.Alone a *Damage.
 	ErrMissing = errors.New("log: segment file missing")
 	// ErrExists: the partition exists already.
 	ErrExists = errors.New("log: partition exists")
@@ -64,6 +65,9 @@ type Options struct {
 	// back to: Open leaves their segment files in place, until a Sweep that
 	// does not name them.
 	Kept []*Manifest
+	// Alone says that no other node has the records: what is in a missing
+	// segment is lost, so that readers get *Damage for it and not ErrMissing.
+	Alone bool
 	// Decompressor bounds what compressed batches may expand to; nil has
 	// record's default limits.
 	Decompressor *record.Decompressor
@@ -76,6 +80,7 @@ type Log struct {
 	cache  *Cache
 	source Source
 	decomp *record.Decompressor
+	alone  bool
 
 	headBytes atomic.Int64  // of batches in heads
 	bytes     atomic.Int64  // of bodies in a volatile log
@@ -97,7 +102,8 @@ type Log struct {
 // as of the manifest's log index; the caller then applies what came after.
 // Segment files that neither it nor Options.Kept names are removed. Those that it
 // names and that are missing or damaged are reported by Missing, and readers
-// of what may be in them get ErrMissing.
+// of what may be in them get ErrMissing. Open fails if they are there and may
+// not be opened.
 func Open(fs vfs.FS, dir string, opts Options, m *Manifest) (*Log, error) {
 	l := newLog(opts)
 	l.fs, l.dir = fs, dir
@@ -123,7 +129,7 @@ func Open(fs vfs.FS, dir string, opts Options, m *Manifest) (*Log, error) {
 func NewVolatile() *Log { return newLog(Options{}) }
 
 func newLog(opts Options) *Log {
-	l := &Log{cache: opts.Cache, source: opts.Source, decomp: opts.Decompressor,
+	l := &Log{cache: opts.Cache, source: opts.Source, decomp: opts.Decompressor, alone: opts.Alone,
 		parts: make(map[uint64]*Partition), missing: make(map[uint64]*segmentFile)}
 	if l.cache == nil {
 		l.cache = NewCache(0)

@@ -1,6 +1,7 @@
 package log
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/trivium-mq/trivium/storage/record"
@@ -100,7 +101,8 @@ func (w *walker) readRun(dst []byte, limit int) ([]byte, error) {
 
 // TimeOffset returns the first record whose timestamp is at or after ts, in
 // ms: its offset and timestamp, or End and -1 when there is none. It trusts
-// the highest timestamps that batches state to skip batches, no more.
+// the highest timestamps that batches state to skip batches, no more. With
+// Options.Alone it goes on behind records that are lost.
 func (p *Partition) TimeOffset(ts int64) (offset, timestamp int64, err error) {
 	for try := 1; ; try++ {
 		w := walker{p: p, snapshot: p.snapshot()}
@@ -122,6 +124,18 @@ func (w *walker) timeOffset(ts int64) (offset, timestamp int64, err error) {
 	for i := 0; i < len(w.runs) && w.runs[i].MaxTime < ts; i++ {
 		from = max(from, w.runs[i].End)
 	}
+	for {
+		offset, timestamp, err = w.timeFrom(from, ts)
+		d, lost := errors.AsType[*Damage](err)
+		if !lost || !w.p.log.alone || d.Last < from {
+			return offset, timestamp, err
+		}
+		from = d.Last + 1 // nobody will ever have it
+	}
+}
+
+// timeFrom is timeOffset from an offset on.
+func (w *walker) timeFrom(from, ts int64) (offset, timestamp int64, err error) {
 	for err = w.seek(from); err == nil && !w.done; err = w.next() {
 		if w.entry.MaxTime < ts {
 			continue

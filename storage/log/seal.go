@@ -27,6 +27,7 @@ type Plan struct {
 	merge     bool
 	written   bool
 	installed bool
+	givenUp   bool
 	seg       *segmentFile // nil when there was nothing to write
 	gone      [][]ref      // what Install took out of the heads
 	runs      []segment.Run
@@ -96,6 +97,9 @@ func (p *Plan) Empty() bool { return len(p.parts) == 0 }
 // the log goes on. After an error, of which a full disk is the usual one, it
 // may be called again. An empty plan writes no file.
 func (p *Plan) Write() error {
+	if p.givenUp {
+		return fmt.Errorf("%w: plan %d was given up", ErrOrder, p.index)
+	}
 	if p.written {
 		return nil
 	}
@@ -179,6 +183,36 @@ func (l *Log) Install(p *Plan) error {
 	p.parts, p.runs, p.needs, p.sources = nil, nil, nil, nil
 	return nil
 }
+
+// GiveUp ends every plan that is not installed, so that the next Capture takes
+// what is still needed of all that they had captured: what they would write
+// may not find room, and may not be needed any more. Writer only, while no plan
+// is being written. Their Write and Install fail from then on; Release is still
+// to be called.
+func (l *Log) GiveUp() error {
+	var errs []error
+	for i := len(l.plans) - 1; i >= 0; i-- { // the oldest last: its references come first
+		plan := l.plans[i]
+		plan.givenUp = true
+		for _, c := range plan.parts {
+			if len(c.refs) > 0 {
+				c.p.captured = c.refs[0].base
+			}
+		}
+		if plan.seg != nil {
+			errs = append(errs, plan.seg.file.Close(), l.fs.Remove(l.path(plan.index)))
+		}
+		plan.parts, plan.runs, plan.needs, plan.sources, plan.seg = nil, nil, nil, nil, nil
+	}
+	l.plans = nil
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("log: give up seals: %w", err)
+	}
+	return nil
+}
+
+// GivenUp tells whether GiveUp has ended the plan.
+func (p *Plan) GivenUp() bool { return p.givenUp }
 
 // complete puts the plan's segment into the log and into the manifests of
 // the plan and of those captured before it was installed.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/trivium-mq/trivium/storage/segment"
 )
@@ -51,7 +52,7 @@ func (l *Log) openSegments(m *Manifest, kept []*Manifest) error {
 		s := &segmentFile{meta: meta}
 		l.segments = append(l.segments, s)
 		if err := l.openSegment(s); err != nil {
-			if errors.Is(err, segment.ErrVersion) {
+			if errors.Is(err, segment.ErrVersion) || refused(err) {
 				return err
 			}
 			s.err = err
@@ -73,6 +74,11 @@ func (l *Log) openSegments(m *Manifest, kept []*Manifest) error {
 		}
 	}
 	return nil
+}
+
+// refused tells errors of opening a file that say nothing about what is in it.
+func refused(err error) bool {
+	return errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
 // openSegment opens the file of a segment and gives its runs to the

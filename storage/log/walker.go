@@ -64,6 +64,9 @@ func (w *walker) whole(offset int64) error {
 	if !w.done {
 		gap.Last = w.entry.Base - 1
 	}
+	if w.p.log.alone {
+		return &Damage{File: w.p.log.dir, First: gap.First, Last: gap.Last, Err: gap}
+	}
 	return gap
 }
 
