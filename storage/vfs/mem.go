@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"math/rand"
 	"path"
 	"slices"
@@ -201,6 +202,16 @@ func (m *MemFS) Size(name string) (int64, error) {
 		return 0, notExist("size", name)
 	}
 	return node.size, nil
+}
+
+// Free implements [FS].
+func (m *MemFS) Free(string) (int64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.free < 0 {
+		return math.MaxInt64, nil
+	}
+	return m.free, nil
 }
 
 // SyncDir implements [FS].

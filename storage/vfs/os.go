@@ -76,6 +76,14 @@ func (osFS) Size(name string) (int64, error) {
 	return st.Size(), nil
 }
 
+func (osFS) Free(dir string) (int64, error) {
+	n, err := freeBytes(dir)
+	if err != nil {
+		return 0, &os.PathError{Op: "statfs", Path: dir, Err: err}
+	}
+	return n, nil
+}
+
 func (osFS) SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -135,13 +143,17 @@ func (o *osFile) Close() error {
 	return osError(o.f.Close())
 }
 
-// osError makes "disk full" and "quota exceeded" match ErrNoSpace.
+// osError makes "disk full" and "quota exceeded" match ErrNoSpace, and a lack
+// of file descriptors ErrNoFiles.
 func osError(err error) error {
 	if err == nil {
 		return nil
 	}
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		return fmt.Errorf("%w: %w", ErrNoSpace, err)
+	}
+	if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+		return fmt.Errorf("%w: %w", ErrNoFiles, err)
 	}
 	return err
 }

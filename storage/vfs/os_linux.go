@@ -3,6 +3,7 @@ package vfs
 import (
 	"errors"
 	"io"
+	"math"
 	"os"
 
 	"golang.org/x/sys/unix"
@@ -87,6 +88,17 @@ func preallocate(f *os.File, size int64) error {
 		return writeZeros(f, size)
 	}
 	return err
+}
+
+func freeBytes(dir string) (int64, error) {
+	var st unix.Statfs_t
+	for {
+		err := unix.Statfs(dir, &st)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		return int64(min(st.Bavail, math.MaxInt64/uint64(max(st.Bsize, 1)))) * st.Bsize, err
+	}
 }
 
 func control(f *os.File, op string, call func(fd int) error) error {

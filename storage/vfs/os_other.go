@@ -2,7 +2,10 @@
 
 package vfs
 
-import "os"
+import (
+	"math"
+	"os"
+)
 
 // writevAt writes one buffer after the other.
 func writevAt(f *os.File, bufs [][]byte, off int64) (int, error) {
@@ -20,3 +23,5 @@ func writevAt(f *os.File, bufs [][]byte, off int64) (int, error) {
 func datasync(f *os.File) error { return f.Sync() }
 
 func preallocate(f *os.File, size int64) error { return writeZeros(f, size) }
+
+func freeBytes(string) (int64, error) { return math.MaxInt64, nil }

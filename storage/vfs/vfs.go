@@ -23,6 +23,10 @@ var (
 	// implementation it comes from.
 	ErrNoSpace = errors.New("vfs: no space left on device")
 
+	// ErrNoFiles matches every error that means "no more files can be open": of
+	// the process or of the machine. Nothing was done.
+	ErrNoFiles = errors.New("vfs: too many open files")
+
 	// ErrClosed is returned by operations on a closed file.
 	ErrClosed = errors.New("vfs: file is closed")
 )
@@ -56,6 +60,10 @@ type FS interface {
 
 	// Size returns the size of a file in bytes.
 	Size(name string) (int64, error)
+
+	// Free returns how many bytes this process can still allocate on the volume
+	// of dir, math.MaxInt64 if nobody knows.
+	Free(dir string) (int64, error)
 
 	// SyncDir makes the names in dir durable.
 	SyncDir(dir string) error

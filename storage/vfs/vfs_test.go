@@ -5,9 +5,11 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"math/rand"
 	"os"
 	"slices"
+	"syscall"
 	"testing"
 )
 
@@ -257,4 +259,38 @@ func TestFault(t *testing.T) {
 	}
 	f.Clear()
 	must(t, h.Sync())
+}
+
+func TestFree(t *testing.T) {
+	m := NewMem()
+	if n, err := m.Free("."); n != math.MaxInt64 || err != nil {
+		t.Errorf("no limit: %d, %v", n, err)
+	}
+	m.SetFree(100)
+	f, err := m.Create("f")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Preallocate(40); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := NewFault(m).Free("."); n != 60 || err != nil {
+		t.Errorf("%d, %v", n, err)
+	}
+	if n, err := OS().Free(t.TempDir()); n <= 0 || err != nil {
+		t.Errorf("of the machine: %d, %v", n, err)
+	}
+	if _, err := OS().Free(t.TempDir() + "/missing"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no directory: %v", err)
+	}
+}
+
+func TestErrorKinds(t *testing.T) {
+	for err, want := range map[error]error{
+		syscall.ENOSPC: ErrNoSpace, syscall.EDQUOT: ErrNoSpace, syscall.EMFILE: ErrNoFiles, syscall.ENFILE: ErrNoFiles,
+	} {
+		if got := osError(&fs.PathError{Op: "open", Path: "f", Err: err}); !errors.Is(got, want) || !errors.Is(got, err) {
+			t.Errorf("%v: %v", err, got)
+		}
+	}
 }
