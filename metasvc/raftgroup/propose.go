@@ -110,7 +110,7 @@ func classify(err error) error {
 		errors.Is(err, raft.ErrLeadershipTransferInProgress),
 		errors.Is(err, raft.ErrEnqueueTimeout),
 		errors.Is(err, errTerm),
-		errors.Is(err, vfs.ErrNoSpace) && !errors.Is(err, wal.ErrFailed):
+		(errors.Is(err, vfs.ErrNoSpace) || errors.Is(err, vfs.ErrNoFiles)) && !errors.Is(err, wal.ErrFailed):
 		return fmt.Errorf("%w: %w", ErrNotApplied, err)
 	default:
 		return fmt.Errorf("%w: %w", ErrUnknown, err)

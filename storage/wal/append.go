@@ -169,9 +169,11 @@ func (w *WAL) write(batch []*request) {
 	w.publish(target, accepted)
 }
 
-// full tells a disk that has no space for a new file, which is harmless, from a
-// write or sync that has failed for whatever reason.
-func full(err error) bool { return errors.Is(err, vfs.ErrNoSpace) && !errors.Is(err, ErrFailed) }
+// full tells that there is no space or file descriptor for a new file, which is
+// harmless, from a write or sync that has failed for whatever reason.
+func full(err error) bool {
+	return (errors.Is(err, vfs.ErrNoSpace) || errors.Is(err, vfs.ErrNoFiles)) && !errors.Is(err, ErrFailed)
+}
 
 // room returns the file that takes total more bytes: the present one or a new
 // one. The new file is not yet part of the log.

@@ -71,6 +71,54 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
+// TestNoFileDescriptor: a lack of file descriptors refuses entries as a full disk
+// does, and when there are some again everything goes on.
+func TestNoFileDescriptor(t *testing.T) {
+	disk := vfs.NewMem()
+	fault := vfs.NewFault(disk)
+	w := openTest(t, fault, Options{FileSize: 16 << 10})
+	g := w.Group(1)
+	must(t, g.SetUint64([]byte("CurrentTerm"), 6))
+	for _, op := range []vfs.Op{vfs.OpCreate, vfs.OpSyncDir} {
+		fault.Add(vfs.Rule{Op: op, Err: vfs.ErrNoFiles})
+		next, err := uint64(1), error(nil)
+		if last, _ := g.LastIndex(); last > 0 {
+			next = last + 1
+		}
+		for ; err == nil; next++ {
+			err = g.StoreLogs(entries(next, next, 1000))
+		}
+		next--
+		if !errors.Is(err, vfs.ErrNoFiles) || errors.Is(err, ErrFailed) || w.Err() != nil {
+			t.Fatalf("no file: %v, %v", err, w.Err())
+		}
+		must(t, g.SetUint64([]byte("CurrentTerm"), 7))
+		fault.Clear()
+		must(t, g.StoreLogs(entries(next, next+20, 1000)))
+	}
+	want := bounds(g)
+	must(t, w.Close())
+	w = openTest(t, disk, Options{FileSize: 16 << 10})
+	if got := bounds(w.Group(1)); got != want {
+		t.Errorf("holds %v, not %v", got, want)
+	}
+	must(t, w.Close())
+}
+
+// TestNewLog: the owner of the directory learns that there was no log.
+func TestNewLog(t *testing.T) {
+	disk := vfs.NewMem()
+	for _, want := range []bool{true, false} {
+		w := openTest(t, disk, Options{})
+		if got := w.Recovery().New; got != want {
+			t.Errorf("new: %v, want %v", got, want)
+		}
+		must(t, w.Group(1).StoreLogs(entries(1, 1, 10)))
+		must(t, w.Group(1).DeleteRange(1, 1))
+		must(t, w.Close())
+	}
+}
+
 // TestIdleGroup: a few entries of an idle group do not keep the files of a busy
 // one.
 func TestIdleGroup(t *testing.T) {

@@ -5,8 +5,6 @@ import (
 	"fmt"
 
 	"github.com/hashicorp/raft"
-
-	"github.com/trivium-mq/trivium/storage/vfs"
 )
 
 const (
@@ -45,7 +43,7 @@ func (w *WAL) reclaim() error {
 			return nil
 		}
 		if err := w.copyForward(oldest); err != nil {
-			if errors.Is(err, vfs.ErrNoSpace) {
+			if full(err) {
 				return nil // no harm done: it is tried again
 			}
 			return err

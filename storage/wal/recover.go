@@ -113,7 +113,7 @@ func (w *WAL) begin() error {
 	if err != nil {
 		return err
 	}
-	w.files, w.cur = []*file{f}, f
+	w.files, w.cur, w.recovery.New = []*file{f}, f, true
 	return nil
 }
 

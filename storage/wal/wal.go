@@ -11,7 +11,8 @@
 // every later append fails with [ErrFailed], and the process should stop. A
 // full disk is not such a failure: space is reserved file by file, ahead of the
 // writes; when that is impossible, the append fails with an error matching
-// vfs.ErrNoSpace before anything is written.
+// vfs.ErrNoSpace before anything is written. So does it, with vfs.ErrNoFiles,
+// when the next file cannot be opened for lack of file descriptors.
 package wal
 
 import (
@@ -146,6 +147,7 @@ type WAL struct {
 
 // Recovery tells what Open found.
 type Recovery struct {
+	New      bool // there was no log: it has been made
 	Files    int
 	Entries  int
 	TornFile string // where an unfinished write was cut off; "" = none
