@@ -154,7 +154,7 @@ func (s *Store) Latest() (Meta, io.ReadCloser, error) {
 			return m, r, nil
 		}
 		if !errors.Is(err, ErrCorrupt) {
-			return Meta{}, nil, err
+			return Meta{}, nil, fmt.Errorf("checkpoint %s: %w", s.name(m), err)
 		}
 		s.files = s.files[1:]
 		if err := s.setAside(m.ID()+suffix, err); err != nil {
@@ -182,20 +182,24 @@ func (s *Store) Read(id string) (Meta, io.ReadCloser, error) {
 	s.mu.Unlock()
 	defer release()
 	r, err := s.open(m)
-	return m, r, err
+	if err != nil {
+		return m, nil, fmt.Errorf("checkpoint %s: %w", s.name(m), err)
+	}
+	return m, r, nil
 }
+
+func (s *Store) name(m Meta) string { return path.Join(s.dir, m.ID()+suffix) }
 
 // open verifies the whole file and positions a reader at its payload.
 func (s *Store) open(m Meta) (io.ReadCloser, error) {
-	name := path.Join(s.dir, m.ID()+suffix)
-	f, err := s.fs.Open(name)
+	f, err := s.fs.Open(s.name(m))
 	if err != nil {
-		return nil, fmt.Errorf("checkpoint: %w", err)
+		return nil, err
 	}
 	start := int64(headerSize + len(m.Configuration))
 	if err := verify(f, start, m.Size); err != nil {
 		_ = f.Close()
-		return nil, fmt.Errorf("checkpoint %s: %w", name, err)
+		return nil, err
 	}
 	return &payload{SectionReader: io.NewSectionReader(f, start, m.Size), file: f}, nil
 }
@@ -247,8 +251,7 @@ func (s *Store) Write(m Meta, fill func(io.Writer) error) error {
 func (s *Store) commit(m Meta, tmp string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	name := path.Join(s.dir, m.ID()+suffix)
-	if err := s.fs.Rename(tmp, name); err != nil {
+	if err := s.fs.Rename(tmp, s.name(m)); err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	if err := s.fs.SyncDir(s.dir); err != nil {
@@ -266,7 +269,7 @@ func (s *Store) commit(m Meta, tmp string) error {
 func (s *Store) prune() {
 	kept := s.files[:0:0]
 	for i, m := range s.files {
-		if i < keep || s.pins[m.ID()] > 0 || s.fs.Remove(path.Join(s.dir, m.ID()+suffix)) != nil {
+		if i < keep || s.pins[m.ID()] > 0 || s.fs.Remove(s.name(m)) != nil {
 			kept = append(kept, m)
 		}
 	}

@@ -166,7 +166,7 @@ func TestDamage(t *testing.T) {
 		if got := latest(t, s); got != 7 {
 			t.Errorf("byte %d: latest is %d", off, got)
 		}
-		if d := s.Damage(); len(d) != 1 || !errors.Is(d[0], ErrCorrupt) {
+		if d := s.Damage(); len(d) != 1 || !errors.Is(d[0], ErrCorrupt) || strings.Count(d[0].Error(), suffix) != 1 {
 			t.Errorf("byte %d: damage %v", off, d)
 		}
 		if got := indexes(s); !slices.Equal(got, []uint64{7}) {
