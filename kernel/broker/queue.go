@@ -57,7 +57,10 @@ func (c *Conn) DeclareQueue(ctx context.Context, q QueueSpec) (QueueInfo, error)
 		}
 	}
 	if topic, ok := c.tenant.table.Load().Topic(kernel.Plain, q.Name); ok && topic.Queue != nil {
-		return c.redeclare(topic, &q)
+		info, err := c.redeclare(topic, &q)
+		if kernel.CodeOf(err) != kernel.CodeNotFound {
+			return info, err
+		} // else it is going just now
 	}
 	defer c.tenant.names.lock(claim{topicLockKey(false, q.Name), true})()
 	topic, ok := c.tenant.table.Load().Topic(kernel.Plain, q.Name)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/trivium-mq/trivium/kernel"
@@ -84,6 +85,36 @@ func TestEquivalence(t *testing.T) {
 	if err := c.DeclareExchange(soon(t), kernel.Exchange{Name: "amq.topic", Type: kernel.Topics, Durable: true}); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestDeclareWhileDeleted: a declaration makes the queue that is being deleted
+// at the same time anew; it does not say that there is none.
+func TestDeclareWhileDeleted(t *testing.T) {
+	b := open(t, t.TempDir())
+	c, other := connect(t, b), connect(t, b)
+	ctx := soon(t)
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if _, err := other.DeleteQueue(ctx, "q", false, false); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for range 5000 {
+		if _, err := c.DeclareQueue(ctx, QueueSpec{Name: "q"}); err != nil {
+			t.Error(err)
+			break
+		}
+	}
+	close(stop)
+	wg.Wait()
 }
 
 func TestNames(t *testing.T) {

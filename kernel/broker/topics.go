@@ -89,12 +89,19 @@ func (c *Conn) DeleteTopic(ctx context.Context, name string) error {
 	return c.b.dropOffsetsOf(t.name, topic.ID)
 }
 
-// unsettled returns an owner group of a topic that has records to settle.
+// unsettled returns an owner group of a topic that has records to settle. The
+// lock of the topic's name is held.
 func (t *tenant) unsettled(id kernel.TopicID) *group {
+	var owners []*group
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	for _, g := range t.topics[id].groups {
-		if ready, held, _, _, _ := g.place.Stats(g.id); g.spec.Owner && ready+held > 0 {
+		if g.spec.Owner {
+			owners = append(owners, g)
+		}
+	}
+	t.mu.Unlock()
+	for _, g := range owners { // Stats may miss what has just been published
+		if ready, held, _ := g.place.Count(g.id); ready+held > 0 {
 			return g
 		}
 	}
