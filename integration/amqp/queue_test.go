@@ -153,7 +153,9 @@ func TestAutoDelete(t *testing.T) {
 	if gone(t, c, n) {
 		t.Fatal("it went without ever having had a consumer")
 	}
-	send(t, ch, "", n, "a")
+	must(t, ch.Confirm(false))
+	confirmed(t, ch, "", n, amqp091.Publishing{Body: []byte("a")})
+	told := ch.NotifyCancel(make(chan string, 2))
 	for _, tag := range []string{"one", "two"} {
 		_, err = ch.Consume(n, tag, false, false, false, false, nil)
 		must(t, err)
@@ -165,6 +167,12 @@ func TestAutoDelete(t *testing.T) {
 	}
 	must(t, ch.Cancel("two", false))
 	until(t, "the end of the queue", func() bool { return gone(t, c, n) })
+	must(t, ch.Cancel("none", false)) // what the server sent before has come when this is answered
+	select {
+	case tag := <-told:
+		t.Errorf("told of the end of %q, which the client itself had cancelled", tag)
+	default:
+	}
 
 	x := name("auto")
 	must(t, ch.ExchangeDeclare(x, "fanout", true, true, false, false, nil))
