@@ -11,6 +11,7 @@ import (
 	"path"
 
 	"github.com/trivium-mq/trivium/storage/vfs"
+	"github.com/trivium-mq/trivium/storage/wal"
 )
 
 // FormatVersion is the version of the data directory as a whole. Every file in
@@ -24,14 +25,20 @@ var (
 	ErrFormat = errors.New("the data directory has another format version")
 	// ErrIdentity: the data directory belongs to another node.
 	ErrIdentity = errors.New("the data directory belongs to another node")
+	// ErrIncomplete: something of the data directory is missing without which it
+	// would be taken for an empty one.
+	ErrIncomplete = errors.New("the data directory is incomplete")
 	// ErrCluster: the cluster listener cannot be opened at that address.
 	ErrCluster = errors.New("cluster listener")
 )
 
-// nodeFile says whose data directory it is. It is written once.
+// nodeFile says whose data directory it is. It is the first thing in it, and is
+// written a second time once there is a write-ahead log: from then on a directory
+// without one has lost it.
 type nodeFile struct {
 	Format int    `json:"format"`
 	Node   string `json:"node"`
+	Used   bool   `json:"used,omitempty"`
 }
 
 const (
@@ -41,52 +48,98 @@ const (
 )
 
 // claimDir makes and locks a data directory and returns whose it is.
-func claimDir(fsys vfs.FS, dir, want string) (id string, lock io.Closer, err error) {
+func claimDir(fsys vfs.FS, dir, want string) (n nodeFile, lock io.Closer, err error) {
 	if err := fsys.MkdirAll(dir); err != nil {
-		return "", nil, fmt.Errorf("data directory: %w", err)
+		return n, nil, fmt.Errorf("data directory: %w", err)
 	}
 	lock, err = fsys.Lock(path.Join(dir, lockFileName))
 	if errors.Is(err, vfs.ErrLocked) {
-		return "", nil, fmt.Errorf("%s: %w", dir, ErrLocked)
+		return n, nil, fmt.Errorf("%s: %w", dir, ErrLocked)
 	} else if err != nil {
-		return "", nil, fmt.Errorf("data directory: %w", err)
+		return n, nil, fmt.Errorf("data directory: %w", err)
 	}
-	id, err = nodeID(fsys, dir, want)
+	n, err = identify(fsys, dir, want)
 	if err != nil {
-		return "", nil, errors.Join(fmt.Errorf("%s: %w", dir, err), lock.Close())
+		return n, nil, errors.Join(fmt.Errorf("%s: %w", dir, err), lock.Close())
 	}
-	return id, lock, nil
+	return n, lock, nil
 }
 
-// nodeID reads the node file, or writes it in a directory that has none.
-func nodeID(fsys vfs.FS, dir, want string) (string, error) {
-	name := path.Join(dir, nodeFileName)
-	f, err := fsys.Open(name)
+// identify reads the node file, or writes it in a directory that is empty.
+func identify(fsys vfs.FS, dir, want string) (n nodeFile, err error) {
+	f, err := fsys.Open(path.Join(dir, nodeFileName))
 	if errors.Is(err, fs.ErrNotExist) {
+		if err := unused(fsys, dir); err != nil {
+			return n, err
+		}
 		if want == "" {
 			want = newNodeID()
 		}
-		return want, writeNodeFile(fsys, dir, nodeFile{Format: FormatVersion, Node: want})
+		n = nodeFile{Format: FormatVersion, Node: want}
+		return n, writeNodeFile(fsys, dir, n)
 	} else if err != nil {
-		return "", err
+		return n, err
 	}
 	data, err := io.ReadAll(io.NewSectionReader(f, 0, maxNodeFile))
 	if err = errors.Join(err, f.Close()); err != nil {
-		return "", err
+		return n, err
 	}
-	var n nodeFile
 	if err := json.Unmarshal(data, &n); err != nil {
-		return "", fmt.Errorf("%s: %w", nodeFileName, err)
+		return n, fmt.Errorf("%s: %w", nodeFileName, err)
 	}
 	switch {
 	case n.Format != FormatVersion:
-		return "", fmt.Errorf("%w: %d, this program needs %d", ErrFormat, n.Format, FormatVersion)
+		return n, fmt.Errorf("%w: %d, this program needs %d", ErrFormat, n.Format, FormatVersion)
 	case n.Node == "":
-		return "", fmt.Errorf("%s: it names no node", nodeFileName)
+		return n, fmt.Errorf("%s: it names no node", nodeFileName)
 	case want != "" && want != n.Node:
-		return "", fmt.Errorf("%w: %s, not %s", ErrIdentity, n.Node, want)
+		return n, fmt.Errorf("%w: %s, not %s", ErrIdentity, n.Node, want)
 	}
-	return n.Node, nil
+	return n, nil
+}
+
+// dirs of a data directory, in the order in which they are made.
+const (
+	walDir       = "wal"
+	kvDir        = "kv"
+	catalogDir   = "catalog"
+	placementDir = "placement-1"
+)
+
+// unused returns an error if something of a node is in a directory that does not
+// say whose it is.
+func unused(fsys vfs.FS, dir string) error {
+	for _, sub := range []string{walDir, catalogDir, placementDir, kvDir} {
+		if _, err := fsys.List(path.Join(dir, sub)); !errors.Is(err, fs.ErrNotExist) {
+			return errors.Join(fmt.Errorf("%w: %s is missing, but %s is there", ErrIncomplete, nodeFileName, sub), err)
+		}
+	}
+	return nil
+}
+
+// openLog opens the write-ahead log of a claimed directory. Only a directory that
+// has never been used gets a new one.
+func openLog(fsys vfs.FS, dir string, n nodeFile, opts wal.Options) (*wal.WAL, error) {
+	opts.MustExist = n.Used
+	for _, sub := range []string{catalogDir, path.Join(placementDir, "checkpoints"), path.Join(placementDir, "segments")} {
+		names, err := fsys.List(path.Join(dir, sub))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("data directory: %w", err)
+		}
+		opts.MustExist = opts.MustExist || len(names) > 0
+	}
+	log, err := wal.Open(fsys, path.Join(dir, walDir), opts)
+	if errors.Is(err, wal.ErrMissing) {
+		return nil, fmt.Errorf("%s: %w: what was confirmed is in the write-ahead log: %w", dir, ErrIncomplete, err)
+	}
+	if err != nil || n.Used {
+		return log, err
+	}
+	n.Used = true
+	if err := writeNodeFile(fsys, dir, n); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", dir, err), log.Close())
+	}
+	return log, nil
 }
 
 func writeNodeFile(fsys vfs.FS, dir string, n nodeFile) error {

@@ -44,7 +44,7 @@ type layers struct {
 
 // Open starts a node on its data directory and returns when it can serve:
 // everything that was confirmed is there. Errors: ErrLocked, ErrFormat,
-// ErrIdentity, and what the storage finds.
+// ErrIdentity, ErrIncomplete, and what the storage finds.
 func Open(cfg Config) (*Broker, error) {
 	b := &Broker{
 		log: cfg.Logger, settings: *DefaultSettings(), limits: cfg.Limits.withDefaults(), version: cfg.Version,
@@ -82,35 +82,41 @@ func (b *Broker) openLayers(cfg Config) (err error) {
 		fsys = vfs.OS()
 	}
 	dir := cfg.DataDir
-	if b.nodeID, b.lock, err = claimDir(fsys, dir, cfg.NodeID); err != nil {
+	node, lock, err := claimDir(fsys, dir, cfg.NodeID)
+	if err != nil {
 		return err
 	}
+	b.nodeID, b.lock = node.Node, lock
 	if err := b.listen(cfg.ClusterAddr); err != nil {
 		return err
 	}
-	if b.wal, err = wal.Open(fsys, path.Join(dir, "wal"), wal.Options{OnFailure: b.fail}); err != nil {
+	if b.wal, err = openLog(fsys, dir, node, wal.Options{OnFailure: b.fail}); err != nil {
 		return err
+	}
+	if r := b.wal.Recovery(); r.TornFile != "" {
+		b.log.Info().Str("file", r.TornFile).Int64("offset", r.TornAt).
+			Msg("a write that was interrupted, and so never confirmed, was cut off the log")
 	}
 	if b.kv = cfg.KV; b.kv == nil {
 		b.ownKV = true
 		if cfg.FS != nil {
 			b.kv, err = kv.OpenMemory()
 		} else {
-			b.kv, err = kv.Open(path.Join(dir, "kv"))
+			b.kv, err = kv.Open(path.Join(dir, kvDir))
 		}
 		if err != nil {
 			return err
 		}
 	}
 	b.catalog, err = metasvc.Open(metasvc.Config{
-		WAL: b.wal, FS: fsys, Dir: path.Join(dir, "catalog"), NodeID: b.nodeID,
+		WAL: b.wal, FS: fsys, Dir: path.Join(dir, catalogDir), NodeID: b.nodeID,
 		Transport: b.transport(metasvc.CatalogGroup), OnFailure: b.fail, Logger: b.log,
 	})
 	if err != nil {
 		return err
 	}
 	pc := placement.Config{
-		ID: durablePlacement, FS: fsys, Dir: path.Join(dir, "placement-1"),
+		ID: durablePlacement, FS: fsys, Dir: path.Join(dir, placementDir),
 		WAL: b.wal.Group(durablePlacement), KV: b.kv, Cache: slog.NewCache(cacheBytes),
 		Raft: placement.Raft{
 			NodeID: b.nodeID, Bootstrap: []raftgroup.Server{{ID: b.nodeID, Address: b.nodeID}},

@@ -1,13 +1,17 @@
 package broker
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/storage/vfs"
@@ -198,5 +202,89 @@ func TestDataDirectory(t *testing.T) {
 	}
 	if _, err := Open(Config{DataDir: dir}); !errors.Is(err, ErrFormat) {
 		t.Errorf("another format: %v", err)
+	}
+}
+
+// TestIncompleteDirectory: a directory that has been used and lacks its log or its
+// node file is not taken for an empty one, at the second try either.
+func TestIncompleteDirectory(t *testing.T) {
+	for name, lose := range map[string]func(dir string) error{
+		"log":       func(dir string) error { return os.RemoveAll(filepath.Join(dir, walDir)) },
+		"node file": func(dir string) error { return os.Remove(filepath.Join(dir, nodeFileName)) },
+		"log files": func(dir string) error {
+			files, err := filepath.Glob(filepath.Join(dir, walDir, "*.wal"))
+			for _, f := range files {
+				err = errors.Join(err, os.Remove(f))
+			}
+			return err
+		},
+		"log, by an older node file": func(dir string) error {
+			file := fmt.Sprintf(`{"format":%d,"node":"n1"}`, FormatVersion)
+			return errors.Join(os.RemoveAll(filepath.Join(dir, walDir)),
+				os.WriteFile(filepath.Join(dir, nodeFileName), []byte(file), 0o600),
+				os.WriteFile(filepath.Join(dir, catalogDir, "x.ckpt"), nil, 0o600))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			shut(t, open(t, dir))
+			if err := lose(dir); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				if b, err := Open(Config{DataDir: dir}); !errors.Is(err, ErrIncomplete) {
+					if err == nil {
+						shut(t, b)
+					}
+					t.Fatalf("opened: %v", err)
+				}
+			}
+		})
+	}
+}
+
+// TestFirstStartInterrupted: a first start that was cut short at any file system
+// operation is made up for by the next.
+func TestFirstStartInterrupted(t *testing.T) {
+	power := errors.New("power lost")
+	for after := range 40 {
+		disk := vfs.NewMem()
+		var left *vfs.MemFS
+		fault := vfs.NewFault(disk, vfs.Rule{After: after, Err: power, Before: func(vfs.Op, string) {
+			if left == nil {
+				left = disk.CrashClone(nil)
+			}
+		}})
+		if b, err := Open(Config{DataDir: "/node", FS: fault}); err == nil {
+			shut(t, b)
+		}
+		if left == nil {
+			return
+		}
+		shut(t, open(t, "/node", func(c *Config) { c.FS = left }))
+	}
+}
+
+// TestTornTailIsTold: that something was cut off the log is one line in the node's.
+func TestTornTailIsTold(t *testing.T) {
+	dir := t.TempDir()
+	shut(t, open(t, dir))
+	files, err := filepath.Glob(filepath.Join(dir, walDir, "*.wal"))
+	if err != nil || len(files) != 1 {
+		t.Fatal(files, err)
+	}
+	data, err := os.ReadFile(files[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := len(bytes.TrimRight(data, "\x00")) + 64
+	copy(data[end:], "torn")
+	if err := os.WriteFile(files[0], data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	shut(t, open(t, dir, func(c *Config) { c.Logger = zerolog.New(zerolog.SyncWriter(&out)) }))
+	if got := strings.Count(out.String(), "cut off the log"); got != 1 {
+		t.Errorf("%d lines: %s", got, &out)
 	}
 }

@@ -105,18 +105,16 @@ func TestNoFileDescriptor(t *testing.T) {
 	must(t, w.Close())
 }
 
-// TestNewLog: the owner of the directory learns that there was no log.
-func TestNewLog(t *testing.T) {
+// TestMissingLog: where a log must be, none is made; not at the second try either.
+func TestMissingLog(t *testing.T) {
 	disk := vfs.NewMem()
-	for _, want := range []bool{true, false} {
-		w := openTest(t, disk, Options{})
-		if got := w.Recovery().New; got != want {
-			t.Errorf("new: %v, want %v", got, want)
+	for range 2 {
+		if _, err := Open(disk, "wal", Options{MustExist: true}); !errors.Is(err, ErrMissing) {
+			t.Fatalf("opened: %v", err)
 		}
-		must(t, w.Group(1).StoreLogs(entries(1, 1, 10)))
-		must(t, w.Group(1).DeleteRange(1, 1))
-		must(t, w.Close())
 	}
+	must(t, openTest(t, disk, Options{}).Close())
+	must(t, openTest(t, disk, Options{MustExist: true}).Close())
 }
 
 // TestIdleGroup: a few entries of an idle group do not keep the files of a busy

@@ -20,6 +20,9 @@ func (w *WAL) recover() error {
 	if err := w.openFiles(seqs); err != nil {
 		return err
 	}
+	if len(w.files) == 0 && w.opts.MustExist {
+		return fmt.Errorf("%w: %s has no file of it", ErrMissing, w.dir)
+	}
 	if len(w.files) == 0 {
 		return w.begin()
 	}
@@ -113,7 +116,7 @@ func (w *WAL) begin() error {
 	if err != nil {
 		return err
 	}
-	w.files, w.cur, w.recovery.New = []*file{f}, f, true
+	w.files, w.cur = []*file{f}, f
 	return nil
 }
 

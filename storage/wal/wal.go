@@ -40,6 +40,9 @@ var (
 	// once. The message names file and offset.
 	ErrCorrupt = errors.New("wal: damaged")
 
+	// ErrMissing says that there is no log where there must be one.
+	ErrMissing = errors.New("wal: the log is missing")
+
 	// ErrVersion is returned for files of an unknown format version.
 	ErrVersion = errors.New("wal: unsupported format version")
 
@@ -49,6 +52,10 @@ var (
 
 // Options are the settings of a log. The zero value is good.
 type Options struct {
+	// MustExist makes Open fail with ErrMissing instead of making a log where
+	// there is none: the owner knows that there has been one.
+	MustExist bool
+
 	// FileSize is the reserved size of a file in bytes; default 64 MiB. A round
 	// larger than that gets a file of its own size.
 	FileSize int64
@@ -147,7 +154,6 @@ type WAL struct {
 
 // Recovery tells what Open found.
 type Recovery struct {
-	New      bool // there was no log: it has been made
 	Files    int
 	Entries  int
 	TornFile string // where an unfinished write was cut off; "" = none
