@@ -414,6 +414,10 @@ func TestVolatile(t *testing.T) {
 	if l.Bytes() != 0 || l.HeadBytes() != 0 {
 		t.Fatalf("%d bytes, %d in heads", l.Bytes(), l.HeadBytes())
 	}
+	l.Drop(2)
+	if len(l.parts) != 0 || len(l.dirty) != 0 {
+		t.Errorf("%d partitions and %d dirty ones are still known", len(l.parts), len(l.dirty))
+	}
 }
 
 // Control batches and compaction holes are stepped over.

@@ -87,7 +87,7 @@ func (p *Partition) Link(base int64, body *Body, off, length int, lastDelta int3
 		panic(fmt.Sprintf("log: link of offset %d, end %d, batch [%d,+%d) of %d bytes", base, p.end.Load(), off, length, body.size))
 	}
 	body.link(off)
-	if !p.dirty {
+	if !p.dirty && p.log.source != nil { // what is volatile is never sealed
 		p.dirty = true
 		p.log.dirty = append(p.log.dirty, p)
 	}
