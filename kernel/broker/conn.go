@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/trivium-mq/trivium/kernel"
@@ -25,7 +26,8 @@ type Conn struct {
 	done   chan struct{}  // closed when Close has finished
 	mu     sync.Mutex
 	closed bool
-	owned  []kernel.TopicID // exclusive queues
+	owned  []kernel.TopicID // exclusive queues, and some that have gone
+	sweep  int              // length of owned at which those are looked for
 	member map[*Member]struct{}
 	attach map[*Session]struct{}
 }
@@ -90,12 +92,25 @@ func (c *Conn) begin() error {
 
 func (c *Conn) end() { c.calls.Done() }
 
-// own notes an exclusive queue that dies with the connection.
+// own notes an exclusive queue that dies with the connection. The list is swept
+// whenever it has doubled: clients may make and delete such queues for ever.
 func (c *Conn) own(id kernel.TopicID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.owned = append(c.owned, id)
+	if len(c.owned) < max(c.sweep, minSweep) {
+		return
+	}
+	table := c.tenant.table.Load()
+	c.owned = slices.DeleteFunc(c.owned, func(id kernel.TopicID) bool {
+		_, there := table.TopicByID(id)
+		return !there
+	})
+	c.sweep = 2 * len(c.owned)
 }
+
+// minSweep is how many exclusive queues of a connection are not worth sweeping.
+const minSweep = 64
 
 // Close ends the connection: members leave (giving back what they hold),
 // exclusive queues are deleted, a session is detached. Idempotent; every call

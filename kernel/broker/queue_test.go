@@ -190,6 +190,28 @@ func TestExclusive(t *testing.T) {
 	declare(t, other, QueueSpec{Name: "mine", Durable: true})
 }
 
+// TestExclusiveChurn: a connection remembers the queues that it has, not all that
+// it ever had.
+func TestExclusiveChurn(t *testing.T) {
+	b := open(t, t.TempDir())
+	c := connect(t, b)
+	declare(t, c, QueueSpec{Name: "first", Exclusive: true})
+	for i := range 1000 {
+		name := fmt.Sprint("q", i)
+		declare(t, c, QueueSpec{Name: name, Exclusive: true})
+		if _, err := c.DeleteQueue(soon(t), name, false, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := len(c.owned); got > minSweep {
+		t.Errorf("it remembers %d queues", got)
+	}
+	c.Close()
+	if _, ok := c.tenant.table.Load().Topic(kernel.Plain, "first"); ok {
+		t.Error("a queue has outlived its connection")
+	}
+}
+
 func TestAutoDelete(t *testing.T) {
 	for _, durable := range []bool{false, true} {
 		b := open(t, t.TempDir())
