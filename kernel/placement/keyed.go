@@ -3,6 +3,7 @@ package placement
 import (
 	"context"
 	"encoding/binary"
+	"sync/atomic"
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/storage/kv"
@@ -13,6 +14,11 @@ type keyed struct {
 	store  *kv.Store // nil: a volatile group has none
 	prefix []byte
 	batch  kv.Batch // for write, which has one caller
+
+	// failed is the first error of a write. Nothing is written after it, and no
+	// checkpoint made that would take it for written: the next start applies the
+	// log again from the one before.
+	failed atomic.Pointer[error]
 }
 
 func newKeyed(store *kv.Store, id uint32) *keyed {
@@ -25,6 +31,17 @@ func (k *keyed) key(key []byte) []byte {
 
 // write does the keyed writes of one entry. Doing them again changes nothing.
 func (k *keyed) write(index uint64, puts [][]byte) error {
+	if err := k.failed.Load(); err != nil {
+		return *err
+	}
+	err := k.commit(index, puts)
+	if err != nil {
+		k.failed.Store(&err)
+	}
+	return err
+}
+
+func (k *keyed) commit(index uint64, puts [][]byte) error {
 	defer k.batch.Reset()
 	for _, body := range puts {
 		entries, err := decodePuts(body)
@@ -45,7 +62,13 @@ func (k *keyed) write(index uint64, puts [][]byte) error {
 	return k.store.Commit(&k.batch)
 }
 
-func (k *keyed) sync() error { return k.store.Sync() }
+// sync makes everything written so far durable.
+func (k *keyed) sync() error {
+	if err := k.failed.Load(); err != nil {
+		return *err
+	}
+	return k.store.Sync()
+}
 
 // forget drops what is remembered of deleted keys for replay, which never goes
 // back behind index.

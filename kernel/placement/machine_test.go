@@ -5,6 +5,7 @@ import (
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/metasvc/raftgroup"
+	"github.com/trivium-mq/trivium/storage/vfs"
 )
 
 // TestUnreadableEntry: a machine that cannot follow its log stops there, and
@@ -31,5 +32,22 @@ func TestUnreadableEntry(t *testing.T) {
 	}
 	if failures != 1 {
 		t.Errorf("%d failures", failures)
+	}
+}
+
+// TestKeyedWriteFails: after keyed state could not be written there is no
+// checkpoint, which would take it for written.
+func TestKeyedWriteFails(t *testing.T) {
+	n := newNode(t, vfs.NewMem(), "data")
+	g := n.open()
+	defer n.close(g)
+	must(t, g.Put(soon(t), []KV{{Key: []byte("k"), Value: []byte("1")}}))
+	must(t, g.keyed.sync())
+	code(t, g.Put(soon(t), []KV{{Key: []byte("k"), Value: make([]byte, 2<<20)}}), kernel.CodeUnknown) // more than the store takes
+	if err := g.keyed.sync(); err == nil {
+		t.Error("a checkpoint could be made")
+	}
+	if err := g.keyed.write(1<<40, nil); err == nil {
+		t.Error("it goes on writing")
 	}
 }
