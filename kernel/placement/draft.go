@@ -51,6 +51,7 @@ func (d *draft) empty() bool {
 func (d *draft) open(set *TargetSet, b *batch) *batch {
 	b.set, b.targets, b.draft, b.index = set, set.parts, d, int32(len(d.batches))
 	b.builder.Reset()
+	b.builder.SetAttributes(record.AttrOwn)
 	b.raw = b.raw[:0]
 	d.batches = append(d.batches, b)
 	d.size += batchSectionSize(len(set.parts), record.HeaderSize)

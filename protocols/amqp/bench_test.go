@@ -107,6 +107,7 @@ func BenchmarkDeliverAck(b *testing.B) {
 	deliveries := make([]kernel.Delivery, batch)
 	var bld record.Builder
 	bld.Reset()
+	bld.SetAttributes(record.AttrOwn)
 	var rec builder
 	if err := rec.build(&wire.BasicPublish{Exchange: "amq.topic", RoutingKey: "a.b.c"}, &benchProps, make([]byte, 100), "guest"); err != nil {
 		b.Fatal(err)

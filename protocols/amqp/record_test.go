@@ -17,6 +17,7 @@ func stored(t testing.TB, r *kernel.Record) *kernel.View {
 	t.Helper()
 	var b record.Builder
 	b.Reset()
+	b.SetAttributes(record.AttrOwn)
 	b.Append(r)
 	it := new(record.Iter)
 	if err := it.Reset(b.Finish(nil), nil); err != nil || !it.Next() {

@@ -237,6 +237,7 @@ func (m *fakeMember) deliver(t testing.TB, offset int64, redelivered bool, recs 
 	m.credit -= n
 	m.mu.Unlock()
 	var b record.Builder
+	b.SetAttributes(record.AttrOwn)
 	for i := range recs[:n] {
 		b.Append(&recs[i])
 	}

@@ -33,9 +33,11 @@ type message struct {
 // fromView takes a stored record apart. topic is the topic it is read from.
 func (m *message) fromView(v *kernel.View, topic string, v5 bool) {
 	m.reset(v5)
-	it := v.Headers()
+	it, own := v.Headers(), v.IsOwn()
 	for name, value, ok := it.Next(); ok; name, value, ok = it.Next() {
-		m.header(name, value)
+		if own || !reserved(name) { // else a client invented it
+			m.header(name, value)
+		}
 	}
 	m.payload = v.Value
 	m.address(v.Key, topic)
@@ -59,10 +61,15 @@ func (m *message) reset(v5 bool) {
 	*m = message{v5: v5, qos: 1, expiryAt: -1, props: m.props[:0], name: m.name[:0]}
 }
 
+// reserved reports whether a header's name is one that the broker writes.
+func reserved(name []byte) bool {
+	return len(name) >= 3 && name[0] == 'm' && name[1] == 'q' && name[2] == '.'
+}
+
 // header takes one header. A single property given a second time becomes a
 // user property, for records that Kafka clients made.
 func (m *message) header(name, value []byte) {
-	if len(name) > 3 && name[0] == 'm' && name[1] == 'q' && name[2] == '.' {
+	if reserved(name) {
 		m.internal(name, value)
 		return
 	}

@@ -16,6 +16,7 @@ import (
 func viewOf(t testing.TB, r kernel.Record) *kernel.View {
 	t.Helper()
 	var b record.Builder
+	b.SetAttributes(record.AttrOwn)
 	b.Append(&r)
 	var it record.Iter
 	if err := it.Reset(b.Finish(nil), nil); err != nil || !it.Next() {

@@ -40,6 +40,10 @@ const (
 	AttrTransactional int16 = 1 << 4
 	AttrControl       int16 = 1 << 5
 	AttrDeleteHorizon int16 = 1 << 6
+	// AttrOwn marks batches that the broker encoded itself: only in them do
+	// headers with the broker's reserved names come from the broker. Kafka
+	// leaves the bit unused; producers may not set it.
+	AttrOwn int16 = -1 << 15
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

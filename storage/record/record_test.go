@@ -196,6 +196,7 @@ func TestValidate(t *testing.T) {
 		{"huge count", func(b []byte) []byte { put32(posCount, 1<<30)(b); return put32(posLastDelta, 1<<30-1)(b) }, ErrInvalid},
 		{"control", attr(AttrControl), ErrInvalid},
 		{"log append time", attr(AttrLogAppendTime), ErrInvalid},
+		{"the broker's own mark", attr(AttrOwn), ErrInvalid},
 		{"codec 7", attr(7), ErrInvalid},
 		{"transactional without id", attr(AttrTransactional), ErrInvalid},
 		{"id without sequence", func(b []byte) []byte { clear(b[posProducerID : posProducerID+8]); return seal(b) }, ErrInvalid},

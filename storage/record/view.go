@@ -24,6 +24,10 @@ type View struct {
 // IsControl tells whether the record is a transaction marker.
 func (v *View) IsControl() bool { return v.Attributes&AttrControl != 0 }
 
+// IsOwn tells whether the broker encoded the record itself, so that its reserved
+// header names can be believed.
+func (v *View) IsOwn() bool { return v.Attributes&AttrOwn != 0 }
+
 // HeaderCount is the number of headers.
 func (v *View) HeaderCount() int { return int(v.headerCount) }
 
