@@ -46,6 +46,20 @@ func TestKcatGroupListAndLogin(t *testing.T) {
 	})
 }
 
+// A transactional producer is told at once why it cannot work: librdkafka asked
+// again after other codes until it timed out.
+func TestKcatTransactionsAreRefused(t *testing.T) {
+	t.Parallel()
+	const kcat = "kcat"
+	harness.NeedProgram(t, kcat)
+	cmd := exec.CommandContext(limited(t), kcat, "-b", shared.Kafka, "-P", "-t", "kcat-tx", "-X", "transactional.id=tx")
+	cmd.Stdin = strings.NewReader("one\n")
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "Fatal error") || !strings.Contains(string(out), "transactions are not supported") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 func TestConfluentPython(t *testing.T) {
 	t.Parallel()
 	harness.NeedPython(t, "confluent_kafka")

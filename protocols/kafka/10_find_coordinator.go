@@ -11,16 +11,18 @@ import (
 // v4: several keys (KIP-699)
 // v5, v6: more error codes, share groups (KIP-890, KIP-932)
 //
-// Only consumer groups have a coordinator, this node. Transactions and share
-// groups are not served: INVALID_REQUEST, which no client retries.
+// Only consumer groups have a coordinator, this node. Transactions are refused
+// with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which every client takes as final
+// (librdkafka asks again after INVALID_REQUEST until it times out) and most show
+// together with the text. Key types that are not served are INVALID_REQUEST, as
+// on a broker of Kafka without share groups.
 
 func (c *conn) handleFindCoordinator(req *kmsg.FindCoordinatorRequest, resp *kmsg.FindCoordinatorResponse) {
-	code, text := int16(0), (*string)(nil)
 	node := c.srv.cfg.NodeID
 	host, port := c.srv.advertised(c.net)
-	if req.CoordinatorType != 0 {
-		reason := "only consumer groups have a coordinator here: transactions and share groups are not served"
-		code, text, node, host, port = kerr.InvalidRequest.Code, &reason, -1, "", -1
+	code, text := coordinates(req.CoordinatorType)
+	if code != 0 {
+		node, host, port = -1, "", -1
 	}
 	if req.Version < 4 {
 		resp.ErrorCode, resp.ErrorMessage = code, text
@@ -32,4 +34,20 @@ func (c *conn) handleFindCoordinator(req *kmsg.FindCoordinatorRequest, resp *kms
 		one.Key, one.NodeID, one.Host, one.Port, one.ErrorCode, one.ErrorMessage = key, node, host, port, code, text
 		resp.Coordinators = append(resp.Coordinators, one)
 	}
+}
+
+// coordinates says whether coordinators of a key type exist, or why not.
+func coordinates(keyType int8) (code int16, text *string) {
+	var reason string
+	switch keyType {
+	case 0:
+		return 0, nil
+	case 1:
+		code, reason = kerr.TransactionalIDAuthorizationFailed.Code, "transactions are not supported by this broker"
+	case 2:
+		code, reason = kerr.InvalidRequest.Code, "share groups are not supported by this broker"
+	default:
+		code, reason = kerr.InvalidRequest.Code, "unknown type of coordinator"
+	}
+	return code, &reason
 }

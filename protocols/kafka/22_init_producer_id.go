@@ -13,13 +13,14 @@ import (
 // v3: the producer's present id and epoch; the epoch is raised for it (KIP-360)
 // v4, v5: more error codes (KIP-588, KIP-890)
 //
-// A transactional id is refused with UNSUPPORTED_VERSION, which clients treat
-// as final: there are no transactions yet.
+// A transactional id is refused as FindCoordinator does, for clients that did not
+// ask there: there are no transactions yet. After UNSUPPORTED_VERSION librdkafka
+// would try again.
 
 func (c *conn) handleInitProducerID(req *kmsg.InitProducerIDRequest, resp *kmsg.InitProducerIDResponse) {
 	resp.ProducerID, resp.ProducerEpoch = -1, -1
 	if req.TransactionalID != nil {
-		resp.ErrorCode = kerr.UnsupportedVersion.Code
+		resp.ErrorCode = kerr.TransactionalIDAuthorizationFailed.Code
 		return
 	}
 	// An epoch can be raised without asking anybody: an id belongs to the one

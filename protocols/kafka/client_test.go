@@ -213,10 +213,46 @@ func TestClientSASL(t *testing.T) {
 	}
 }
 
+// Clients end at once, with a reason, where they ask for what is not served.
 func TestClientTransactionsAreRefused(t *testing.T) {
 	addr, _ := start(t, newFake(), nil)
 	cl := kgoClient(t, addr, kgo.TransactionalID("tx"))
-	if err := cl.BeginTransaction(); !errors.Is(err, kerr.InvalidRequest) {
+	if err := cl.BeginTransaction(); !errors.Is(err, kerr.TransactionalIDAuthorizationFailed) {
 		t.Errorf("begin: %v", err)
+	}
+}
+
+func TestUnservedCoordinatorsAreRefusedWithText(t *testing.T) {
+	addr, _ := start(t, newFake(), nil)
+	for kind, want := range map[int8]struct {
+		code *kerr.Error
+		text string
+	}{
+		1: {kerr.TransactionalIDAuthorizationFailed, "transactions are not supported"},
+		2: {kerr.InvalidRequest, "share groups are not supported"},
+		9: {kerr.InvalidRequest, "unknown type"},
+	} {
+		for v := int16(1); v <= 6; v++ {
+			p := dial(t, addr)
+			req := kmsg.NewFindCoordinatorRequest()
+			req.Version, req.CoordinatorType, req.CoordinatorKey, req.CoordinatorKeys = v, kind, "k", []string{"k"}
+			resp := ask[*kmsg.FindCoordinatorResponse](p, &req)
+			code, text, node := resp.ErrorCode, resp.ErrorMessage, resp.NodeID
+			if v >= 4 {
+				one := resp.Coordinators[0]
+				code, text, node = one.ErrorCode, one.ErrorMessage, one.NodeID
+			}
+			if code != want.code.Code || text == nil || !strings.Contains(*text, want.text) || node != -1 {
+				t.Errorf("type %d, version %d: code %d, text %v, node %d", kind, v, code, text, node)
+			}
+			_ = p.nc.Close()
+		}
+	}
+	p := dial(t, addr)
+	req := kmsg.NewInitProducerIDRequest()
+	id := "tx"
+	req.TransactionalID = &id
+	if resp := ask[*kmsg.InitProducerIDResponse](p, &req); resp.ErrorCode != kerr.TransactionalIDAuthorizationFailed.Code {
+		t.Errorf("producer id: code %d", resp.ErrorCode)
 	}
 }

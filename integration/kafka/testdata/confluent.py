@@ -1,6 +1,6 @@
-"""Admin, idempotent produce, group consume, commit, watermarks. Args: host:port."""
+"""Admin, idempotent produce, group consume, commit, watermarks; no transactions. Args: host:port."""
 import sys
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 addr = sys.argv[1]
@@ -37,4 +37,13 @@ assert sorted(t.offset for t in c.committed([TopicPartition("py", 0), TopicParti
 c.close()
 for name, future in admin.delete_topics(["py"]).items():
     future.result(20)
+
+tx = Producer({"bootstrap.servers": addr, "transactional.id": "tx", "log_level": 0})
+try:
+    tx.init_transactions(20)
+    raise AssertionError("transactions were accepted")
+except KafkaException as e:
+    reason = e.args[0]
+    assert reason.fatal() and not reason.retriable(), reason
+    assert "transactions are not supported" in reason.str(), reason
 print("ok")
