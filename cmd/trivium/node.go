@@ -20,7 +20,7 @@ import (
 	"github.com/trivium-mq/trivium/protocols/mqtt"
 )
 
-// clusterName is shown to clients.
+// clusterName is shown in listings.
 const clusterName = "trivium"
 
 // frontEnd is one protocol's server.
@@ -112,7 +112,7 @@ func (n *node) newServer(name string, c Config, log zerolog.Logger, registry *pr
 	case "mqtt":
 		return mqtt.NewServer(mqtt.Config{Broker: n.broker, Logger: log}), nil
 	case "kafka":
-		return kafka.NewServer(n.broker, kafka.Config{NodeID: int32(c.Node.ID), ClusterID: clusterName, Advertise: c.Kafka.Advertise, Log: log})
+		return kafka.NewServer(n.broker, kafka.Config{NodeID: int32(c.Node.ID), ClusterID: n.broker.ClusterID(), Advertise: c.Kafka.Advertise, Log: log})
 	default:
 		return admin.NewServer(n.broker, admin.Config{Cluster: clusterName, Listeners: n.listeners, Gatherer: registry, Log: log}), nil
 	}

@@ -26,9 +26,11 @@ type Broker struct {
 	limits   Limits
 	version  string
 	nodeID   string
-	started  time.Time
-	now      func() time.Time
-	onStop   func() // undoes what Open did outside: metrics
+	// clusterID is drawn when the data directory is made.
+	clusterID string
+	started   time.Time
+	now       func() time.Time
+	onStop    func() // undoes what Open did outside: metrics
 
 	layers  // what lies below, in the order of opening
 	tenants map[string]*tenant
@@ -57,6 +59,10 @@ const (
 	durablePlacement  = 1
 	volatilePlacement = 0
 )
+
+// ClusterID returns the id of the cluster, 22 characters of base64url: no two
+// clusters have the same, and it stays over restarts.
+func (b *Broker) ClusterID() string { return b.clusterID }
 
 // Authenticate checks a name and password. remote matters for the rule that
 // the default user comes from loopback only. It fails with CodeAccessRefused.

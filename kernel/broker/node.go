@@ -2,6 +2,7 @@ package broker
 
 import (
 	"crypto/rand"
+	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -38,7 +39,9 @@ var (
 type nodeFile struct {
 	Format int    `json:"format"`
 	Node   string `json:"node"`
-	Used   bool   `json:"used,omitempty"`
+	// Cluster is the id of the cluster that the node has founded, drawn once.
+	Cluster string `json:"cluster,omitempty"`
+	Used    bool   `json:"used,omitempty"`
 }
 
 const (
@@ -75,7 +78,7 @@ func identify(fsys vfs.FS, dir, want string) (n nodeFile, err error) {
 		if want == "" {
 			want = newNodeID()
 		}
-		n = nodeFile{Format: FormatVersion, Node: want}
+		n = nodeFile{Format: FormatVersion, Node: want, Cluster: newClusterID()}
 		return n, writeNodeFile(fsys, dir, n)
 	} else if err != nil {
 		return n, err
@@ -94,6 +97,9 @@ func identify(fsys vfs.FS, dir, want string) (n nodeFile, err error) {
 		return n, fmt.Errorf("%s: it names no node", nodeFileName)
 	case want != "" && want != n.Node:
 		return n, fmt.Errorf("%w: %s, not %s", ErrIdentity, n.Node, want)
+	case n.Cluster == "": // written before there were ids of clusters
+		n.Cluster = newClusterID()
+		return n, writeNodeFile(fsys, dir, n)
 	}
 	return n, nil
 }
@@ -169,4 +175,11 @@ func newNodeID() string {
 	var b [6]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return "node-" + hex.EncodeToString(b[:])
+}
+
+// newClusterID draws a UUID, written as Kafka's clients know it: 22 characters
+// of base64url.
+func newClusterID() string {
+	id := newTopicID()
+	return base64.RawURLEncoding.EncodeToString(id[:])
 }

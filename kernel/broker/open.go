@@ -86,7 +86,7 @@ func (b *Broker) openLayers(cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
-	b.nodeID, b.lock = node.Node, lock
+	b.nodeID, b.clusterID, b.lock = node.Node, node.Cluster, lock
 	if err := b.listen(cfg.ClusterAddr); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"bytes"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"os"
@@ -182,6 +183,31 @@ func TestSessionExpiry(t *testing.T) {
 	}
 }
 
+// TestClusterID: every cluster has an id of its own, which outlives restarts; a
+// directory from before there were ids gets one.
+func TestClusterID(t *testing.T) {
+	dir := t.TempDir()
+	b := open(t, dir)
+	first := b.ClusterID()
+	shut(t, b)
+	if raw, err := base64.RawURLEncoding.DecodeString(first); err != nil || len(raw) != 16 {
+		t.Errorf("%q is no UUID: %v", first, err)
+	}
+	if other := open(t, t.TempDir()); other.ClusterID() == first {
+		t.Errorf("two clusters have the id %q", first)
+	}
+	old := fmt.Sprintf(`{"format":%d,"node":%q,"used":true}`, FormatVersion, b.nodeID)
+	if err := os.WriteFile(filepath.Join(dir, nodeFileName), []byte(old), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b = open(t, dir)
+	given := b.ClusterID()
+	shut(t, b)
+	if again := open(t, dir); given == "" || again.ClusterID() != given {
+		t.Errorf("cluster id %q, then %q", given, again.ClusterID())
+	}
+}
+
 func TestDataDirectory(t *testing.T) {
 	dir := t.TempDir()
 	b := open(t, dir, func(c *Config) { c.NodeID = "n1" })
@@ -192,8 +218,9 @@ func TestDataDirectory(t *testing.T) {
 	if _, err := Open(Config{DataDir: dir, NodeID: "n2"}); !errors.Is(err, ErrIdentity) {
 		t.Errorf("another node: %v", err)
 	}
-	if b = open(t, dir); b.nodeID != "n1" {
-		t.Errorf("node id %q", b.nodeID)
+	cluster := b.ClusterID()
+	if b = open(t, dir); b.nodeID != "n1" || b.ClusterID() != cluster {
+		t.Errorf("node id %q, cluster id %q after %q", b.nodeID, b.ClusterID(), cluster)
 	}
 	shut(t, b)
 	file := fmt.Sprintf(`{"format":%d,"node":"n1"}`, FormatVersion+1)
