@@ -94,8 +94,12 @@ const (
 	// takeoverWait is how long a connection may take to give up its session.
 	takeoverWait = 5 * time.Second
 	// roomWait is how long a publisher waits for live subscribers with full
-	// buffers.
+	// buffers in all, and roomRest how long it takes until it would wait that
+	// long again. Waits of up to freeWait do not count: half a buffer that drains
+	// so fast is no slow subscriber, but a fast publisher.
 	roomWait = 2 * time.Second
+	roomRest = 30 * time.Second
+	freeWait = 100 * time.Millisecond
 	// changeWait bounds a change of metadata: after it its outcome is unknown.
 	changeWait = 30 * time.Second
 	// stampAfter is how long a session is away before the time it ends is

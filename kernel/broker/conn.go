@@ -18,6 +18,7 @@ type Conn struct {
 	tenant   *tenant
 	counters *Counters
 	stop     chan struct{} // closed when Close begins
+	pauses   pauses        // with slow live subscribers
 
 	endOnce sync.Once
 	ended   func(reason error)

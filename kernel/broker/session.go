@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
@@ -22,7 +21,7 @@ type Session struct {
 
 	released chan struct{} // closed by Detach
 
-	slow  atomic.Bool         // see route.Feed
+	slow  route.Slow          // see route.Feed
 	over  bool                // the entry's mu guards it and feeds
 	feeds map[string]*feeding // by filter
 }

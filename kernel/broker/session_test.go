@@ -4,13 +4,10 @@ import (
 	"fmt"
 	"runtime"
 	"slices"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
-	"github.com/trivium-mq/trivium/kernel/route"
 )
 
 func attach(t testing.TB, c *Conn, id string, clean bool, expiry time.Duration) (*Session, bool) {
@@ -293,60 +290,4 @@ func TestExpiryTimer(t *testing.T) {
 	if n := publisher(t, connect(t, b)).topic("x/1", "m"); n != 0 {
 		t.Errorf("its topic outlived it: %d", n)
 	}
-}
-
-// slowFeed is what feed sees of a subscriber.
-func slowFeed(in *inbox) *route.Live {
-	n := &Counters{}
-	return &route.Live{QoS: 1, Feed: &route.Feed{To: in, Slow: new(atomic.Bool), Out: &n.Out, OutBytes: &n.OutBytes, Dropped: &n.Dropped}}
-}
-
-func TestSlowLiveSubscriber(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := &Conn{stop: make(chan struct{})}
-		in := newInbox()
-		in.max, in.room = 1, make(chan struct{})
-		l := slowFeed(in)
-		offer := func(headers ...kernel.Header) time.Duration {
-			begin := time.Now()
-			c.feed([]*route.Live{l}, &kernel.LiveMessage{Record: &kernel.Record{Headers: headers}})
-			return time.Since(begin)
-		}
-		if d := offer(); d != 0 {
-			t.Errorf("waited %v with room", d)
-		}
-		if d := offer(kernel.Header{Key: kernel.HeaderQoS, Value: []byte("0")}); d != 0 || l.Feed.Slow.Load() {
-			t.Errorf("waited %v for an at-most-once message", d)
-		}
-		if d := offer(); d != roomWait {
-			t.Errorf("waited %v", d)
-		}
-		if d := offer(); d != 0 {
-			t.Errorf("waited %v for a slow one", d)
-		}
-		if n := l.Feed.Dropped.Load(); n != 3 {
-			t.Errorf("dropped %d", n)
-		}
-		in.mu.Lock()
-		in.values = nil
-		in.mu.Unlock()
-		if d := offer(); d != 0 || l.Feed.Slow.Load() {
-			t.Errorf("waited %v after it drained", d)
-		}
-		// It drains while the publisher waits.
-		go func() {
-			time.Sleep(time.Second)
-			in.mu.Lock()
-			in.values = nil
-			close(in.room)
-			in.room = nil
-			in.mu.Unlock()
-		}()
-		if d := offer(); d != time.Second {
-			t.Errorf("waited %v", d)
-		}
-		if n := l.Feed.Dropped.Load(); n != 3 {
-			t.Errorf("dropped %d", n)
-		}
-	})
 }

@@ -3,6 +3,7 @@ package route
 import (
 	"strconv"
 	"sync/atomic"
+	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
 )
@@ -10,11 +11,41 @@ import (
 // Feed is a session-less subscriber's end.
 type Feed struct {
 	To kernel.LiveSubscriber
-	// Slow is set when a publisher has waited for it in vain, until it drains.
-	// The subscriptions of one connection share it.
-	Slow *atomic.Bool
+	// Slow is the state of the connection; its subscriptions share it.
+	Slow *Slow
 	// Out and OutBytes count what it took, Dropped what its full buffer did not.
 	Out, OutBytes, Dropped *atomic.Uint64
+}
+
+// Slow says whether publishers wait for a subscriber: not since one has waited
+// in vain, until it has kept up for calmTime. The zero value is not slow. Safe
+// for concurrent use.
+type Slow struct {
+	on   atomic.Bool
+	calm atomic.Pointer[time.Time] // since when it keeps up, while it is slow
+}
+
+// calmTime is how long a slow subscriber has to keep up before publishers wait
+// for it again.
+const calmTime = 10 * time.Second
+
+// On reports whether it is slow.
+func (s *Slow) On() bool { return s.on.Load() }
+
+// Set makes it slow.
+func (s *Slow) Set() {
+	s.calm.Store(nil)
+	s.on.Store(true)
+}
+
+// keptUp notes that a slow subscriber has taken a message.
+func (s *Slow) keptUp(now time.Time) {
+	since := s.calm.Load()
+	if since == nil {
+		s.calm.CompareAndSwap(nil, &now)
+	} else if now.Sub(*since) >= calmTime {
+		s.on.Store(false)
+	}
 }
 
 // Offer hands it a message and reports whether there was room.
@@ -27,12 +58,20 @@ func (f *Feed) Offer(m *kernel.LiveMessage, handle uint64) bool {
 	return true
 }
 
-// Drained reports whether a slow subscriber's buffer has room again; it is
-// slow no longer then.
-func (f *Feed) Drained() bool {
+// OfferSlow is Offer to a subscriber that is slow: it takes nothing more once
+// its buffer was full, until that has drained.
+func (f *Feed) OfferSlow(m *kernel.LiveMessage, handle uint64) bool {
+	if f.drained() && f.Offer(m, handle) {
+		f.Slow.keptUp(time.Now())
+		return true
+	}
+	f.Slow.Set()
+	return false
+}
+
+func (f *Feed) drained() bool {
 	select {
 	case <-f.To.Room():
-		f.Slow.Store(false)
 		return true
 	default:
 		return false
