@@ -62,7 +62,7 @@ type conn struct {
 
 func newConn(s *Server, nc net.Conn) *conn {
 	c := &conn{
-		srv: s, nc: nc, log: s.log, out: newOutbox(),
+		srv: s, nc: nc, log: s.log, out: newOutbox(s.out),
 		frameMax: s.cfg.FrameMax, channelMax: s.cfg.ChannelMax,
 		channels: make(map[uint16]*channel),
 	}
@@ -76,6 +76,9 @@ func (c *conn) run() {
 	var writer sync.WaitGroup
 	writer.Go(func() {
 		if err := c.out.run(c.nc, c.feed); err != nil {
+			if errors.Is(err, errStalled) {
+				c.log.Warn().Stringer("peer", c.nc.RemoteAddr()).Str("user", c.user).Msg("AMQP connection cut: " + err.Error())
+			}
 			c.nc.Close() // the reader ends, too
 		} else if w, ok := c.nc.(interface{ CloseWrite() error }); ok {
 			w.CloseWrite() // what was written arrives although more is unread
@@ -89,7 +92,7 @@ func (c *conn) run() {
 	c.release()
 	c.leave(err)
 	c.cancel()
-	c.nc.SetWriteDeadline(time.Now().Add(closeTimeout))
+	c.out.hurry(c.nc)
 	c.out.end()
 	writer.Wait()
 	if errors.Is(err, errLostSync) {
@@ -149,8 +152,9 @@ func (c *conn) awaitCloseOk() {
 func (c *conn) setClosing(m *wire.ConnectionClose) {
 	c.out.mu.Lock()
 	already := c.closing.Swap(true)
-	c.nc.SetDeadline(time.Now().Add(closeTimeout)) // writing, too: the client may have stopped to read
+	c.nc.SetReadDeadline(time.Now().Add(closeTimeout))
 	c.out.mu.Unlock()
+	c.out.hurry(c.nc) // the client may have stopped to read
 	if !already {
 		c.out.sendLast(0, m)
 	}

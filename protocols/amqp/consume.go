@@ -77,8 +77,7 @@ func (k *consumer) want() int {
 	if k.stopped {
 		return 0
 	}
-	c := k.ch.c
-	chunk := min(max(creditBytes/(k.average*max(c.consuming, 1)), 1), maxCredit)
+	chunk := k.chunk()
 	if k.credit > chunk/2 {
 		return 0
 	}
@@ -91,6 +90,30 @@ func (k *consumer) want() int {
 		room = min(room, maxUnacked-k.held-k.credit)
 	}
 	return max(room, 0)
+}
+
+// chunk is the most credit that the consumer is given. The caller holds out.mu.
+func (k *consumer) chunk() int {
+	c := k.ch.c
+	bytes := creditBytes
+	if c.out.total.Over() {
+		bytes = tightBuffer
+	}
+	return min(max(bytes/(k.average*max(c.consuming, 1)), 1), maxCredit)
+}
+
+// excess is how much of the credit to take back: messages are much larger than
+// they were, or memory is short and the client does not read. The caller holds
+// out.mu.
+func (k *consumer) excess() int {
+	o := k.ch.c.out
+	if o.total.Over() && o.full() {
+		return max(k.credit, 0)
+	}
+	if chunk := k.chunk(); k.credit > 2*chunk {
+		return k.credit - chunk
+	}
+	return 0
 }
 
 // grant counts credit that the caller will give, or lists the consumer to get
@@ -150,9 +173,14 @@ func (k *consumer) Deliver(batch []kernel.Delivery) {
 	k.credit -= len(batch)
 	if !k.stopped && !o.closing && !o.ended {
 		for i := range batch {
+			o.makeRoom(&batch[i], c.frameMax)
 			o.buf = c.enc.appendDelivery(o.buf, k, k.number(&batch[i]), &batch[i])
 		}
 		k.measure((len(o.buf) - before) / len(batch))
+		if n := k.excess(); n > 0 {
+			k.credit -= n
+			k.m.Credit(-n)
+		}
 		if k.want() > 0 {
 			k.starve()
 		}

@@ -1,6 +1,8 @@
 package amqp
 
 import (
+	"time"
+
 	"github.com/trivium-mq/trivium/protocols/amqp/wire"
 )
 
@@ -19,6 +21,9 @@ const (
 	// maxUnfinished is how many bytes of bodies that are not whole yet a
 	// connection may have on all its channels.
 	maxUnfinished = 128 << 20
+	// pauseTime is how long a publisher is not read because the clients together
+	// have sent too much of messages that are not whole.
+	pauseTime = 2 * time.Second
 	// keepBody is the largest buffer a channel keeps for the next body.
 	keepBody = 64 << 10
 )
@@ -36,6 +41,7 @@ type content struct {
 	props  wire.Properties
 	size   int    // of the body, as announced
 	got    []byte // body so far, owned
+	taken  int    // bytes of the server's budget for it
 
 	rawHeader []byte // payload of the header frame, aliased
 	names     []byte // owned copies made by detach
@@ -100,14 +106,37 @@ func (t *content) bodyFrame(payload []byte) error {
 			return t.fault(faultf(wire.FrameErrorCode, "more than %d empty body frames", maxEmptyFrames))
 		}
 	}
-	t.got = append(t.got, payload...)
-	if t.ch.c.unfinished += len(payload); t.ch.c.unfinished > maxUnfinished {
+	if t.ch.c.unfinished+len(payload) > maxUnfinished {
 		return t.fault(faultf(wire.ResourceError, "more than %d bytes of unfinished messages", maxUnfinished))
 	}
+	if !t.makeRoom(len(payload)) {
+		return t.fault(faultf(wire.ResourceError, "too many bytes of unfinished messages on this node"))
+	}
+	t.got = append(t.got, payload...)
+	t.ch.c.unfinished += len(payload)
 	if len(t.got) == t.size {
 		return t.complete(t.got)
 	}
 	return nil
+}
+
+// makeRoom makes room for n more bytes of the body, within the budget of all
+// clients; it may wait for that. An announced size alone takes no memory.
+func (t *content) makeRoom(n int) bool {
+	if len(t.got)+n <= cap(t.got) {
+		return true
+	}
+	c := t.ch.c
+	size := min(t.size, max(len(t.got)+n, 4*len(t.got), keepBody))
+	if c.srv.in.Over() {
+		c.flush() // nobody waits for it meanwhile
+	}
+	if !c.srv.in.Take(size-t.taken, pauseTime, c.ctx.Done()) {
+		return false
+	}
+	t.taken = size
+	t.got = append(make([]byte, 0, size), t.got...)
+	return true
 }
 
 // complete publishes.
@@ -124,6 +153,8 @@ func (t *content) complete(body []byte) error {
 func (t *content) drop() {
 	t.state = contentNone
 	t.ch.c.unfinished -= len(t.got)
+	t.ch.c.srv.in.Add(-t.taken)
+	t.taken = 0
 	if t.got = t.got[:0]; cap(t.got) > keepBody {
 		t.got = nil
 	}

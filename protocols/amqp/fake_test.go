@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/kernel/broker"
@@ -45,6 +46,7 @@ type fakeMember struct {
 	opt    kernel.MemberOptions
 	to     kernel.Consumer
 	credit int
+	back   atomic.Int64 // credit taken back and not booked yet
 	holds  map[int64]bool
 	over   bool
 	iter   record.Iter
@@ -258,6 +260,7 @@ func (p *fakePublisher) ToExchange(exchange, key string, r *kernel.Record, opt k
 func (q *fakeQueue) append(r *kernel.Record) {
 	var b record.Builder
 	b.Reset()
+	b.SetAttributes(record.AttrOwn)
 	b.Append(r)
 	q.ready = append(q.ready, int64(len(q.batches)))
 	q.batches = append(q.batches, b.Finish(nil))
@@ -269,7 +272,7 @@ func (q *fakeQueue) pump() {
 	for tried := 0; tried < len(q.members) && len(q.ready) > 0; {
 		q.turn++
 		m := q.members[q.turn%len(q.members)]
-		if m.credit == 0 {
+		if m.credit -= int(m.back.Swap(0)); m.credit <= 0 {
 			tried++
 			continue
 		}
@@ -295,6 +298,10 @@ func (m *fakeMember) hand() []kernel.Delivery {
 }
 
 func (m *fakeMember) Credit(n int) {
+	if n < 0 { // perhaps within Deliver
+		m.back.Add(int64(-n))
+		return
+	}
 	m.q.node.mu.Lock()
 	defer m.q.node.mu.Unlock()
 	if !m.over {

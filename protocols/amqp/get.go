@@ -48,6 +48,7 @@ func (k *consumer) got(batch []kernel.Delivery, ready int64) bool {
 	o.mu.Lock()
 	before := len(o.buf)
 	if !o.closing && !o.ended {
+		o.makeRoom(&batch[0], c.frameMax)
 		o.buf = c.enc.appendGetOk(o.buf, k, k.number(&batch[0]), &batch[0], ready)
 	}
 	o.done(before)

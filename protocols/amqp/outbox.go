@@ -1,11 +1,16 @@
 package amqp
 
 import (
+	"errors"
 	"net"
+	"os"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/protocols/amqp/wire"
+	"github.com/trivium-mq/trivium/protocols/listener"
 )
 
 const (
@@ -14,7 +19,17 @@ const (
 	// fullBuffer is when consumers get no more credit until some was written,
 	// and the reader stops to handle requests whose answers add to it.
 	fullBuffer = 1 << 20
+	// tightBuffer is the same while the clients together have too much waiting.
+	tightBuffer = 64 << 10
+	// accountStep is how far a connection's backlog may be from what the sum of
+	// all has of it.
+	accountStep = 32 << 10
+	// stallTime is how long a client may read nothing while the clients together
+	// have too much waiting.
+	stallTime = 15 * time.Second
 )
+
+var errStalled = errors.New("the client reads nothing, and too much waits for all clients together")
 
 // outbox is the buffer between all who have something to send and the one
 // goroutine that writes. Its mutex also guards what has to agree with the
@@ -25,14 +40,18 @@ type outbox struct {
 	wake chan struct{} // capacity 1; sent to when buf stops being empty
 	room sync.Cond     // broadcast when buf has been taken, and at the end
 
+	total   *listener.Memory // what waits for all connections
+	counted int              // what it knows of this one
+	hurried bool             // the write deadline is that of the end
+
 	busy     int           // bytes taken and not yet written
 	interval time.Duration // between heartbeats, 0 = none
 	closing  bool          // connection.close has been appended: nothing may follow but close-ok
 	ended    bool          // nothing is written any more
 }
 
-func newOutbox() *outbox {
-	o := &outbox{wake: make(chan struct{}, 1)}
+func newOutbox(total *listener.Memory) *outbox {
+	o := &outbox{wake: make(chan struct{}, 1), total: total}
 	o.room.L = &o.mu
 	return o
 }
@@ -41,6 +60,7 @@ func newOutbox() *outbox {
 // before is len(buf) at its start.
 func (o *outbox) done(before int) {
 	wake := before == 0 && len(o.buf) > 0
+	o.account()
 	o.mu.Unlock()
 	if wake {
 		o.poke()
@@ -75,8 +95,32 @@ func (o *outbox) sendLast(channel uint16, m wire.Method) {
 	o.done(before)
 }
 
+// backlog is how many bytes the client has not taken.
+func (o *outbox) backlog() int { return len(o.buf) + o.busy }
+
+// account keeps the sum of all connections about right. The caller holds mu.
+func (o *outbox) account() {
+	if d := o.backlog() - o.counted; d >= accountStep || d <= -accountStep || d < 0 && o.backlog() == 0 {
+		o.total.Add(d)
+		o.counted += d
+	}
+}
+
+// makeRoom grows the buffer for a large message at once, and not by doubling.
+// The caller holds mu.
+func (o *outbox) makeRoom(d *kernel.Delivery, frameMax int) {
+	size := d.Record.Size
+	if size < keepBuffer/16 {
+		return
+	}
+	frames := size/(frameMax-wire.FrameOverhead) + 4
+	o.buf = slices.Grow(o.buf, size+frames*wire.FrameOverhead+d.Record.HeaderCount()*8+1024)
+}
+
 // full reports whether so much waits that nothing should be added.
-func (o *outbox) full() bool { return len(o.buf)+o.busy >= fullBuffer }
+func (o *outbox) full() bool {
+	return o.backlog() >= fullBuffer || o.backlog() >= tightBuffer && o.total.Over()
+}
 
 // waitRoom blocks while the buffer is full.
 func (o *outbox) waitRoom() {
@@ -120,19 +164,21 @@ func (o *outbox) take(empty []byte) (b []byte, interval time.Duration, last bool
 func (o *outbox) written() {
 	o.mu.Lock()
 	o.busy = 0
+	o.account()
 	o.room.Broadcast()
 }
 
 // run is the writer: it returns after end, or when a write fails. after is
 // called, with the mutex held, after each write; it must release the mutex.
 func (o *outbox) run(nc net.Conn, after func()) error {
+	defer o.forget()
 	var spare []byte
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
 		b, interval, last := o.take(spare)
 		if len(b) > 0 {
-			_, err := nc.Write(b)
+			err := o.write(nc, b)
 			if spare = b; cap(spare) > keepBuffer {
 				spare = nil
 			}
@@ -151,6 +197,47 @@ func (o *outbox) run(nc net.Conn, after func()) error {
 		}
 		o.idle(timer, interval)
 	}
+}
+
+// write writes b, however long the client takes to read, unless the connection
+// ends or the client reads nothing while memory is short.
+func (o *outbox) write(nc net.Conn, b []byte) error {
+	for {
+		o.mu.Lock()
+		if !o.hurried {
+			nc.SetWriteDeadline(time.Now().Add(stallTime))
+		}
+		o.mu.Unlock()
+		n, err := nc.Write(b)
+		if err == nil {
+			return nil
+		}
+		o.mu.Lock()
+		hurried := o.hurried
+		o.mu.Unlock()
+		if hurried || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+		if b = b[n:]; n == 0 && o.total.Over() {
+			return errStalled
+		}
+	}
+}
+
+// hurry gives the client a last moment to read what waits for it.
+func (o *outbox) hurry(nc net.Conn) {
+	o.mu.Lock()
+	o.hurried = true
+	nc.SetWriteDeadline(time.Now().Add(closeTimeout))
+	o.mu.Unlock()
+}
+
+// forget drops what will not be written any more.
+func (o *outbox) forget() {
+	o.mu.Lock()
+	o.buf, o.busy = nil, 0
+	o.account()
+	o.mu.Unlock()
 }
 
 // idle waits for something to write; after interval that is a heartbeat.

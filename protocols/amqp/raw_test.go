@@ -20,6 +20,10 @@ func rawDial(t testing.TB, addr string) *raw {
 	t.Helper()
 	nc, err := net.Dial("tcp", addr)
 	must(t, err)
+	return newRaw(t, nc)
+}
+
+func newRaw(t testing.TB, nc net.Conn) *raw {
 	t.Cleanup(func() { nc.Close() })
 	must(t, nc.SetDeadline(time.Now().Add(6*patience)))
 	return &raw{t: t, nc: nc, frames: wire.NewFrameReader(nc, DefaultFrameMax)}
@@ -39,7 +43,11 @@ func rawStartOk(password string) *wire.ConnectionStartOk {
 // rawOpen brings a connection to where methods can be sent; channel 1 is open.
 func rawOpen(t testing.TB, addr string, heartbeat uint16) *raw {
 	t.Helper()
-	r := rawDial(t, addr)
+	return rawDial(t, addr).open(heartbeat)
+}
+
+func (r *raw) open(heartbeat uint16) *raw {
+	r.t.Helper()
 	r.bytes([]byte(wire.ProtocolHeader))
 	want[wire.ConnectionStart](r)
 	r.send(0, rawStartOk("guest"))

@@ -20,6 +20,8 @@ const (
 	DefaultChannelMax       = 2047
 	DefaultMaxMessage       = 16 << 20
 	DefaultFailureDelay     = 3 * time.Second
+	DefaultOutTotal         = 256 << 20
+	DefaultInTotal          = 512 << 20
 
 	preAuthFrameMax = 8192      // of frames before the login has succeeded
 	hardMaxMessage  = 512 << 20 // an announced body above this is no message but an attack
@@ -38,6 +40,14 @@ type Config struct {
 	ChannelMax       int
 	MaxMessage       int           // bytes of body
 	FailureDelay     time.Duration // before a refused login is closed without an answer
+	// OutTotal is how many bytes may wait for all clients together. Beyond it
+	// each has 64 KiB, or one message, and one that reads nothing for 15 seconds
+	// is cut off.
+	OutTotal int
+	// InTotal is how many bytes of bodies that are not whole yet all clients
+	// together may have sent. Beyond it they are not read for up to 2 seconds,
+	// then closed (506).
+	InTotal int
 }
 
 func (c *Config) setDefaults() {
@@ -47,6 +57,8 @@ func (c *Config) setDefaults() {
 	set(&c.ChannelMax, DefaultChannelMax)
 	set(&c.MaxMessage, DefaultMaxMessage)
 	set(&c.FailureDelay, DefaultFailureDelay)
+	set(&c.OutTotal, DefaultOutTotal)
+	set(&c.InTotal, DefaultInTotal)
 }
 
 func set[T int | time.Duration](v *T, def T) {
@@ -61,6 +73,7 @@ type Server struct {
 	backend backend
 	log     zerolog.Logger
 	running listener.Group
+	out, in *listener.Memory // of Config.OutTotal and InTotal
 
 	mu       sync.Mutex
 	conns    map[*conn]struct{}
@@ -72,7 +85,10 @@ func NewServer(cfg Config) *Server { return newServer(cfg, node{cfg.Broker}) }
 
 func newServer(cfg Config, b backend) *Server {
 	cfg.setDefaults()
-	return &Server{cfg: cfg, backend: b, log: cfg.Logger, conns: make(map[*conn]struct{})}
+	return &Server{
+		cfg: cfg, backend: b, log: cfg.Logger, conns: make(map[*conn]struct{}),
+		out: listener.NewMemory(cfg.OutTotal), in: listener.NewMemory(cfg.InTotal),
+	}
 }
 
 // Serve accepts connections from l, which it closes, until Shutdown (then it
