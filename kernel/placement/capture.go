@@ -18,6 +18,7 @@ const stateVersion = 1
 // capture is a seal on its way to a checkpoint.
 type capture struct {
 	index   uint64
+	bytes   int64 // of log since the seal before
 	plan    *slog.Plan
 	machine []byte // encoded tables
 	windows [][]windowState
@@ -35,13 +36,13 @@ type windowState struct {
 // seal freezes the state as of this place in the log. Each shard and the
 // completer add their part when they have come to the same place.
 func (m *machine) seal() {
-	m.sinceSeal.Store(0)
+	bytes := m.sinceSeal.Swap(0)
 	m.nextSeal = m.sealBytes
 	if m.sealer == nil {
 		return
 	}
 	c := &capture{
-		index: m.entry.Index, plan: m.log.Capture(m.entry.Index), machine: m.appendTo(nil),
+		index: m.entry.Index, bytes: bytes, plan: m.log.Capture(m.entry.Index), machine: m.appendTo(nil),
 		windows: make([][]windowState, len(m.shards)), ready: m.sealer.post,
 	}
 	c.left.Store(int32(len(m.shards)) + 1)

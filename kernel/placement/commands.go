@@ -22,7 +22,8 @@ func (g *Group) do(ctx context.Context, body []byte) (commandResult, error) {
 }
 
 // CreatePartitions makes the partitions of a topic that do not exist yet and
-// returns the ids of all those asked for, in their order.
+// returns the ids of all those asked for, in their order. CodeLimit: the disk is
+// too low for a new topic.
 func (g *Group) CreatePartitions(ctx context.Context, topic kernel.TopicID, specs []PartitionSpec, revision uint64) ([]PartitionID, error) {
 	if len(specs) == 0 || len(specs) > maxPartitions {
 		return nil, kernel.Errorf(kernel.CodeInvalid, "topic", topic.String(), "it may have 1 to %d partitions", maxPartitions)
@@ -31,6 +32,9 @@ func (g *Group) CreatePartitions(ctx context.Context, topic kernel.TopicID, spec
 		if s.Index < 0 || s.Retention.Age < 0 {
 			return nil, kernel.Errorf(kernel.CodeInvalid, "topic", topic.String(), "negative partition number or age")
 		}
+	}
+	if g.disk.low.Load() && g.machine.topic(topic) == nil {
+		return nil, errLowDisk
 	}
 	res, err := g.do(ctx, createPartitionsCommand(topic, specs, revision))
 	if err != nil {
@@ -60,7 +64,7 @@ func (g *Group) SetRetention(ctx context.Context, topic kernel.TopicID, r kernel
 
 // CreateGroup makes a share group, or returns the id of the one that has the
 // same address on the same topic, whatever its other properties. CodeNotFound:
-// the topic is not here.
+// the topic is not here. CodeLimit: the disk is too low for a new one.
 func (g *Group) CreateGroup(ctx context.Context, spec GroupSpec, revision uint64) (GroupID, error) {
 	a := spec.Address
 	if len(a.Tenant) > maxName || len(a.Group) > maxName || len(a.Topic) > maxName {
@@ -68,6 +72,9 @@ func (g *Group) CreateGroup(ctx context.Context, spec GroupSpec, revision uint64
 	}
 	if spec.FailedLimit < 0 || spec.AcquiredLimit < 0 || spec.MaxAcquired < 0 || spec.FailedLimit > 0 && spec.AcquiredLimit > 0 {
 		return 0, kernel.Errorf(kernel.CodeInvalid, "group", a.Group, "its limits are not valid")
+	}
+	if g.disk.low.Load() && !g.machine.hasGroup(spec.Topic, a) {
+		return 0, errLowDisk
 	}
 	res, err := g.do(ctx, createGroupCommand(spec, revision))
 	if err != nil {

@@ -63,6 +63,9 @@ type Limits struct {
 	// SealBytes is how much log is replayed at most after a restart: a seal is
 	// due when that much has been applied since the last one, 64 MiB.
 	SealBytes int64
+	// DiskFloor is how much of the volume is kept for what frees space again, 192
+	// MiB, but at most a quarter of it: with less free, publishes are refused.
+	DiskFloor int64
 }
 
 func (l Limits) withDefaults() Limits {
@@ -78,6 +81,7 @@ func (l Limits) withDefaults() Limits {
 	def(&l.VolatileBytes, 256<<20)
 	def(&l.VolatilePartitionBytes, 64<<20)
 	def(&l.SealBytes, 64<<20)
+	def(&l.DiskFloor, 192<<20)
 	return l
 }
 

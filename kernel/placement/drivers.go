@@ -2,8 +2,11 @@ package placement
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
+
+	"github.com/trivium-mq/trivium/storage/vfs"
 )
 
 const (
@@ -108,9 +111,15 @@ func (d *drivers) seal(s *sealer) {
 		}
 		for more := true; more && d.ctx.Err() == nil; {
 			var err error
+			made := s.metrics.Checkpoints.Load()
 			if more, err = s.step(); err == nil {
-				pause = sealRetry
+				if s.metrics.Checkpoints.Load() > made {
+					pause = sealRetry
+				}
 				continue
+			}
+			if errors.Is(err, vfs.ErrNoSpace) {
+				pause = max(pause, sealComplain) // each try may write much
 			}
 			if pause >= sealComplain {
 				s.metrics.SealFailures.Add(1)
@@ -152,6 +161,10 @@ func (d *drivers) stop(g *Group) {
 // tick is called once a second.
 func (g *Group) tick() {
 	g.prop.tick()
+	g.disk.look()
+	if g.disk.low.Load() && g.sealer.wasteful() {
+		g.sealer.ask()
+	}
 	for _, s := range g.shards {
 		s.post([]event{{kind: evTick}})
 	}

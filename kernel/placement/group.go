@@ -26,6 +26,7 @@ type Group struct {
 	machine *machine
 	shards  []*shard
 	sealer  *sealer
+	disk    disk
 	keyed   *keyed
 	sets    setTable
 
@@ -180,10 +181,10 @@ func (g *Group) Metrics() *Metrics { return &g.metrics }
 
 // Append adds r to every partition of set, in the order of the calls. It
 // copies r. An error (CodeTooLarge; CodeUnavailable: not leading or stopped;
-// CodeLimit: a volatile group is full, or far too much is in flight) means that
-// nothing happened; otherwise done.Completed(token) follows exactly once, on a
-// goroutine of the group. done may be nil; its dynamic type must be comparable
-// (a pointer). It does not wait: see Wait.
+// CodeLimit: the disk is low, a volatile group is full, or far too much is in
+// flight) means that nothing happened; otherwise done.Completed(token) follows
+// exactly once, on a goroutine of the group. done may be nil; its dynamic type
+// must be comparable (a pointer). It does not wait: see Wait.
 func (g *Group) Append(set *TargetSet, r *kernel.Record, done kernel.Completion, token uint64) error {
 	if g.volatile {
 		if err := g.partitionRoom(set); err != nil {

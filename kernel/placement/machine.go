@@ -16,7 +16,7 @@ import (
 type machine struct {
 	mu   sync.Mutex
 	log  *slog.Log
-	open func(*slog.Manifest) (*slog.Log, error)
+	open func(m *slog.Manifest, alone bool) (*slog.Log, error)
 	table
 
 	nextPartition PartitionID

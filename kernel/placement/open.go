@@ -73,21 +73,23 @@ func openState(cfg Config) (*Group, *checkpoint.Store, checkpoint.Meta, error) {
 	for _, s := range g.shards {
 		s.ahead = readAhead
 	}
+	alone := cfg.Raft.Transport == nil
 	m := g.machine
-	m.open = func(manifest *slog.Manifest) (*slog.Log, error) {
-		return slog.Open(cfg.FS, path.Join(cfg.Dir, "segments"), slog.Options{Cache: cfg.Cache, Source: cfg.WAL}, manifest)
+	m.open = func(manifest *slog.Manifest, alone bool) (*slog.Log, error) {
+		return slog.Open(cfg.FS, path.Join(cfg.Dir, "segments"), slog.Options{Cache: cfg.Cache, Source: cfg.WAL, Alone: alone}, manifest)
 	}
-	if m.log, err = m.open(sv.manifest); err != nil {
+	if m.log, err = m.open(sv.manifest, alone); err != nil {
 		return nil, nil, none, fmt.Errorf("placement: open group %d: %w", cfg.ID, err)
 	}
 	for _, missing := range m.log.Missing() {
 		cfg.Logger.Error().Err(missing.Err).Str("segment", slog.SegmentName(missing.ID)).Msg("a segment file is missing or damaged: its records cannot be read")
 	}
 	g.sealer = &sealer{
-		machine: m, store: store, sync: g.keyed.sync, forget: g.keyed.forget, clock: g.clock, metrics: &g.metrics,
+		machine: m, store: store, sync: g.keyed.sync, forget: g.keyed.forget, looked: g.disk.look, alone: alone, clock: g.clock, metrics: &g.metrics,
 		logger: cfg.Logger, kept: []*slog.Manifest{sv.manifest}, wake: make(chan struct{}, 1),
 	}
 	m.sealer = g.sealer
+	g.disk.open(cfg, g.limits.DiskFloor)
 	g.prop.room = g.durableRoom
 	if err := m.restore(sv); err != nil {
 		return nil, nil, none, fmt.Errorf("placement: open group %d: checkpoint %s: %w", cfg.ID, meta.ID(), errors.Join(err, m.log.Close()))
@@ -109,8 +111,12 @@ func reaches(log *wal.Group, index uint64, damaged bool) error {
 	return nil
 }
 
-// durableRoom refuses publishes when the log grows and nothing can be sealed.
+// durableRoom refuses publishes when the disk is low, or the log grows and nothing
+// can be sealed.
 func (g *Group) durableRoom() error {
+	if g.disk.low.Load() {
+		return errLowDisk
+	}
 	if g.machine.sinceSeal.Load() > 16*g.limits.SealBytes || g.sealer.behind() {
 		return errUnsealed
 	}
@@ -160,7 +166,7 @@ func (m *machine) Restore(meta checkpoint.Meta, r io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("placement: restore checkpoint %s: %w", meta.ID(), err)
 	}
-	log, err := m.open(sv.manifest)
+	log, err := m.open(sv.manifest, false) // the leader has the segments
 	if err != nil {
 		return fmt.Errorf("placement: restore checkpoint %s: %w", meta.ID(), err)
 	}

@@ -1,8 +1,10 @@
 package placement
 
 import (
+	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -10,6 +12,7 @@ import (
 
 	"github.com/trivium-mq/trivium/storage/checkpoint"
 	slog "github.com/trivium-mq/trivium/storage/log"
+	"github.com/trivium-mq/trivium/storage/vfs"
 )
 
 // sealer turns captures into checkpoints: segment, keyed state, install,
@@ -22,10 +25,13 @@ type sealer struct {
 	store   *checkpoint.Store
 	sync    func() error // of the keyed state
 	forget  func(index uint64) error
+	looked  func() // after each step that has written: there is more or less room
+	alone   bool   // no other node has to make the same segments
 	clock   clock
 	metrics *Metrics
 	logger  zerolog.Logger
 	kept    []*slog.Manifest // of the checkpoints that are kept, newest last
+	again   bool             // a seal is to be asked for
 
 	mu      sync.Mutex
 	queue   []*capture
@@ -51,25 +57,93 @@ func (s *sealer) front() *capture {
 }
 
 // step makes the next checkpoint and says whether there was one to make. After
-// a failure, of which a full disk is the usual one, the capture stays and is
-// tried again at the next step.
+// a failure the capture stays and is tried again at the next step, unless there
+// was no room for it.
 func (s *sealer) step() (more bool, err error) {
+	if s.again {
+		s.again = false
+		s.ask()
+	}
 	c := s.front()
 	if c == nil {
 		return false, nil
 	}
+	if c.plan.GivenUp() { // it was on its way here when retake gave it up
+		c.plan.Release()
+		s.owe(c.bytes)
+		return s.pop(c), nil
+	}
+	defer s.looked()
 	if err := s.checkpoint(c); err != nil {
+		if s.alone && errors.Is(err, vfs.ErrNoSpace) {
+			err = errors.Join(err, s.retake())
+		}
 		return false, fmt.Errorf("placement: seal %d: %w", c.index, err)
 	}
+	more = s.pop(c)
+	s.metrics.Checkpoints.Add(1)
+	return more, nil
+}
+
+// pop takes a capture off the queue and says whether there are more.
+func (s *sealer) pop(c *capture) (more bool) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	if len(s.queue) > 0 && s.queue[0] == c {
 		s.queue = s.queue[1:]
 	}
-	more = len(s.queue) > 0
 	s.waiting.Store(int32(len(s.queue)))
+	return len(s.queue) > 0
+}
+
+// ask has a seal logged. If that fails, a later Apply asks again.
+func (s *sealer) ask() {
+	s.machine.prop.command(sealCommand()) //nolint:errcheck // see above
+}
+
+// retake gives up all captures, since the disk is full: most of what they hold
+// may be settled by the time there is room again, and is in the way until then.
+// The next step asks for a seal of what is still needed. What a capture has
+// installed already stays in the log, for that seal to name.
+func (s *sealer) retake() error {
+	m := s.machine
+	m.mu.Lock() // no capture comes up in between
+	err := m.log.GiveUp()
+	s.mu.Lock()
+	queue := s.queue
+	s.queue = nil
+	s.waiting.Store(0)
 	s.mu.Unlock()
-	s.metrics.Checkpoints.Add(1)
-	return more, nil
+	m.mu.Unlock()
+	var bytes int64
+	for _, c := range queue {
+		c.plan.Release()
+		bytes += c.bytes
+	}
+	s.owe(bytes)
+	s.again = true
+	return errors.Join(err, m.log.Sweep(s.kept...))
+}
+
+// owe counts log as not sealed that an abandoned capture had stood for. It is
+// this sealer that asks for the next seal.
+func (s *sealer) owe(bytes int64) {
+	m := s.machine
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.nextSeal = m.sinceSeal.Add(bytes) + m.sealBytes/4
+}
+
+// wasteful says whether a seal would free space: there are segments in which
+// nothing lives, and only older checkpoints keep them, or much log.
+func (s *sealer) wasteful() bool {
+	if s.waiting.Load() > 0 {
+		return false
+	}
+	if s.machine.sinceSeal.Load() >= s.machine.sealBytes/4 {
+		return true
+	}
+	return slices.ContainsFunc(s.machine.log.Segments(), func(st slog.SegmentStat) bool { return st.Runs == 0 && !st.Missing })
 }
 
 func (s *sealer) checkpoint(c *capture) error {

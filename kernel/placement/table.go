@@ -45,7 +45,7 @@ type table struct {
 	topics map[kernel.TopicID]*topic
 	parts  map[PartitionID]*partition
 	groups map[GroupID]*share
-	names  map[groupName]*share // machine only
+	names  map[groupName]*share
 }
 
 // groupName is what identifies a share group.
@@ -67,6 +67,12 @@ func (t *table) share(id GroupID) *share {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.groups[id]
+}
+
+func (t *table) hasGroup(topic kernel.TopicID, address kernel.GroupAddress) bool {
+	t.mu.RLock()
+	defer t.mu.RUnlock()
+	return t.names[groupName{topic, address}] != nil
 }
 
 func (t *table) partition(id PartitionID) *partition {

@@ -1,0 +1,59 @@
+package placement
+
+import (
+	"sync/atomic"
+
+	"github.com/rs/zerolog"
+)
+
+// disk watches how much room the volume of a durable group has. Publishers are
+// refused while it is low, so that seals, settlements, checkpoints and keyed
+// state, which free space or are small, find some. The zero disk is never low.
+type disk struct {
+	free   func() (int64, error)
+	floor  int64
+	logger zerolog.Logger
+	low    atomic.Bool
+	deaf   atomic.Bool // free has failed
+}
+
+// open begins to watch the volume of a group's directory. floor is in bytes.
+func (d *disk) open(cfg Config, floor int64) {
+	d.logger, d.floor = cfg.Logger, floor
+	fs, ok := cfg.FS.(interface{ Free(string) (int64, error) })
+	if !ok {
+		return
+	}
+	d.free = func() (int64, error) { return fs.Free(cfg.Dir) }
+	if fs, ok := cfg.FS.(interface{ Capacity(string) (int64, error) }); ok {
+		if size, err := fs.Capacity(cfg.Dir); err == nil && size > 0 {
+			d.floor = min(floor, size/4)
+		}
+	}
+	d.look()
+}
+
+// look looks at the volume: once a second, and after each seal. Any goroutine.
+func (d *disk) look() {
+	if d.free == nil {
+		return
+	}
+	free, err := d.free()
+	if err != nil {
+		if !d.deaf.Swap(true) {
+			d.logger.Warn().Err(err).Msg("how much room the disk has is not known")
+		}
+		return
+	}
+	d.deaf.Store(false)
+	switch {
+	case free < d.floor:
+		if !d.low.Swap(true) {
+			d.logger.Error().Int64("free", free).Int64("floor", d.floor).Msg("the disk is low: publishes are refused")
+		}
+	case free-d.floor >= d.floor/8: // not at every file that comes and goes
+		if d.low.Swap(false) {
+			d.logger.Info().Int64("free", free).Msg("the disk has room again: publishes are taken")
+		}
+	}
+}

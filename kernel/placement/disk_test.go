@@ -1,0 +1,156 @@
+package placement
+
+import (
+	"sync"
+	"testing"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/storage/vfs"
+)
+
+// consume takes n records off a group and settles them.
+func consume(t *testing.T, g *Group, id GroupID, n int) {
+	t.Helper()
+	s := newSink()
+	m := join(t, g, id, kernel.MemberOptions{AutoSettle: true}, s)
+	m.Credit(n)
+	s.wait(t, n)
+	m.Leave()
+}
+
+// TestSealIsRetaken: a seal that finds no room on the disk is not tried for ever
+// with what it once captured. When consumers have settled everything, the next
+// one needs no room; publishing goes on, also after a restart.
+func TestSealIsRetaken(t *testing.T) {
+	failed := make(chan struct{})
+	fail := sync.OnceFunc(func() { close(failed) })
+	fs := vfs.NewFault(vfs.NewMem(), vfs.Rule{
+		Op: vfs.OpWrite, Name: "*.seg.tmp", Err: vfs.ErrNoSpace, Before: func(vfs.Op, string) { fail() },
+	})
+	n := newNode(t, fs, "data")
+	n.limits.SealBytes = 8 << 10
+	g := n.open()
+	parts, id := queue(t, g, 1, 1, kernel.RetainUsed)
+	count := uint64(0)
+	for more := true; more; count += 10 {
+		publish(t, g, g.Targets(parts...), count, count+10)
+		select {
+		case <-failed:
+			more = false
+		default:
+		}
+	}
+	consume(t, g, id, int(count))
+	awaitCheckpoint(t, g) // while a segment still could not be written
+	fs.Clear()
+	publish(t, g, g.Targets(parts...), count, count+10)
+	n.close(g)
+
+	g = n.open()
+	defer n.close(g)
+	publish(t, g, g.Targets(parts...), count+10, count+20)
+	if ready, _, _ := g.Count(id); ready != 20 {
+		t.Errorf("%d records are ready, want 20", ready)
+	}
+	consume(t, g, id, 20)
+}
+
+// TestSealFindsRoom: a seal that was given up comes again when there is room, with
+// all that is still needed.
+func TestSealFindsRoom(t *testing.T) {
+	fs := vfs.NewFault(vfs.NewMem(), vfs.Rule{Op: vfs.OpWrite, Name: "*.seg.tmp", Times: 2, Err: vfs.ErrNoSpace})
+	n := newNode(t, fs, "data")
+	n.limits.SealBytes = 8 << 10
+	g := n.open()
+	parts, id := queue(t, g, 1, 1, kernel.RetainUsed)
+	for i := uint64(0); i < 2000; i += 10 {
+		publish(t, g, g.Targets(parts...), i, i+10)
+	}
+	awaitCheckpoint(t, g)
+	n.close(g)
+
+	g = n.open()
+	defer n.close(g)
+	consume(t, g, id, 2000)
+}
+
+const floor = 1 << 20
+
+// lowNode is a node on a disk that has room, and a floor that tests can reach.
+func lowNode(t *testing.T) (*node, *vfs.MemFS) {
+	fs := vfs.NewMem()
+	fs.SetFree(256 << 20)
+	n := newNode(t, fs, "data")
+	n.limits.SealBytes, n.limits.DiskFloor = 8<<10, floor
+	return n, fs
+}
+
+// TestLowDisk: publishers and what makes new things are refused before the disk
+// is full; what frees space goes on; it ends by itself.
+func TestLowDisk(t *testing.T) {
+	n, fs := lowNode(t)
+	g := n.open()
+	defer func() { n.close(g) }()
+	parts, id := queue(t, g, 1, 1, kernel.RetainUsed)
+	other, _ := queue(t, g, 2, 1, kernel.RetainUsed)
+	publish(t, g, g.Targets(parts[0], other[0]), 0, 20)
+
+	fs.SetFree(floor - 1)
+	g.tick()
+	refused := func() {
+		t.Helper()
+		code(t, g.Append(g.Targets(parts...), numbered(1), nil, 0), kernel.CodeLimit)
+		_, err := g.CreatePartitions(soon(t), topicN(3), []PartitionSpec{{}}, 1)
+		code(t, err, kernel.CodeLimit)
+		_, err = g.CreateGroup(soon(t), GroupSpec{Topic: topicN(1), Address: kernel.QueueAddress("/", "new")}, 1)
+		code(t, err, kernel.CodeLimit)
+	}
+	refused()
+	queue(t, g, 1, 1, kernel.RetainUsed) // is there
+	consume(t, g, id, 10)
+	if purged, err := g.Purge(soon(t), id); purged != 10 || err != nil {
+		t.Errorf("purged %d: %v", purged, err)
+	}
+	must(t, g.DropTopic(soon(t), topicN(2), 1))
+	must(t, g.Put(soon(t), []KV{{Key: []byte("k"), Value: []byte("v")}}))
+
+	fs.SetFree(floor) // not yet: it would be low again with the next file
+	g.tick()
+	refused()
+	fs.SetFree(2 * floor)
+	g.tick()
+	publish(t, g, g.Targets(parts...), 0, 10)
+	queue(t, g, 3, 1, kernel.RetainUsed)
+
+	fs.SetFree(floor - 1)
+	n.close(g)
+	fs.SetFree(floor + floor/16)
+	n.limits.DiskFloor = 2 * floor
+	g = n.open()
+	code(t, g.Append(g.Targets(parts...), numbered(1), nil, 0), kernel.CodeLimit) // from the start
+	consume(t, g, id, 10)
+}
+
+// TestLowDiskIsFreed: while the disk is low, what has been settled leaves it,
+// although nothing is published that would make a seal due.
+func TestLowDiskIsFreed(t *testing.T) {
+	n, fs := lowNode(t)
+	g := n.open()
+	defer n.close(g)
+	parts, id := queue(t, g, 1, 1, kernel.RetainUsed)
+	count := sealed(t, g, g.Targets(parts...), 3)
+	fs.SetFree(floor - 1)
+	consume(t, g, id, int(count))
+	for try := 0; ; try++ {
+		g.tick()
+		must(t, g.Put(soon(t), []KV{{Key: []byte("k")}})) // behind what the tick has asked for
+		names, err := fs.List("data/p1/segments")
+		must(t, err)
+		if len(names) == 0 {
+			return
+		}
+		if try == 1<<14 {
+			t.Fatalf("segments stay: %v", names)
+		}
+	}
+}
