@@ -1,14 +1,12 @@
 package placement
 
 import (
-	"errors"
 	"math"
 	"slices"
 	"strconv"
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/sharegroup"
-	slog "github.com/trivium-mq/trivium/storage/log"
 	"github.com/trivium-mq/trivium/storage/record"
 )
 
@@ -168,40 +166,6 @@ func (s *shard) archive(sh *share, m *Member, w *window, offset int64, now int64
 		s.queue(sh)
 	}
 }
-
-// unreadable deals with records that cannot be read, and returns where to go
-// on. They are given back and the share rests until the next tick. Damage that
-// is still there at the third try is skipped, loudly; an error of the disk that
-// passes loses nothing.
-func (s *shard) unreadable(sh *share, m *Member, w *window, next, last int64, cause error, now int64) int64 {
-	if w.badAt != next {
-		w.badAt, w.badTries = next, 0
-	}
-	w.badTries++
-	if d, ok := errors.AsType[*slog.Damage](cause); ok && w.badTries >= damageTries {
-		to := min(max(d.Last, next), last)
-		s.log.Error().Err(cause).Uint64("partition", uint64(w.part.id)).
-			Int64("first", next).Int64("last", to).Msg("records are lost to damage on disk and are skipped")
-		s.metrics.Lost.Add(uint64(to - next + 1))
-		w.Hole(next, to)
-		return to + 1
-	}
-	w.Settle(sharegroup.Ack{Member: m.id, First: next, Last: last, Outcome: sharegroup.Release}, now) //nolint:errcheck
-	if !m.pull {
-		sh.group.Grant(m.id, int(last-next+1)) //nolint:errcheck
-	}
-	if w.badTries == 1 && !errors.Is(cause, slog.ErrDropped) {
-		s.log.Warn().Err(cause).Uint64("partition", uint64(w.part.id)).Int64("offset", next).Msg("records cannot be read now")
-	}
-	if !sh.stalled {
-		sh.stalled = true
-		s.stalled = append(s.stalled, sh)
-	}
-	return last + 1
-}
-
-// damageTries is how often damaged records are read before they are skipped.
-const damageTries = 3
 
 // rest lets go of the bytes that cursors keep where there is nothing more to
 // read for now.

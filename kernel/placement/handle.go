@@ -268,6 +268,7 @@ func (s *shard) purge(sh *share) (n int64, err error) {
 
 // tick looks after what depends on time.
 func (s *shard) tick() {
+	s.ticks++
 	for _, sh := range s.stalled {
 		sh.stalled = false
 		if !sh.gone {

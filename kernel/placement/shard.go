@@ -37,6 +37,7 @@ type shard struct {
 	line    []*share // with something to hand out, in turn
 	spare   []*share
 	touched []*share
+	ticks   uint64
 	stalled []*share     // whose records could not be read; the next tick tries again
 	trims   []*partition // whose floors have moved
 

@@ -51,8 +51,7 @@ type window struct {
 	known  int64        // end of the partition as the window was told
 	cursor *slog.Cursor // nil until something is read
 
-	badAt    int64 // record that could not be read, and how often
-	badTries int
+	bad []badRange // what could not be read, newest last
 }
 
 // extend tells the window about everything that the partition holds by now.
