@@ -16,6 +16,7 @@ type Member struct {
 	m        *placement.Member
 	conn     *Conn
 	group    *group
+	kind     kernel.QueueType
 	pull     bool
 	hold     bool // it keeps an automatic group alive
 	settles  bool // not AutoSettle
@@ -103,6 +104,7 @@ func (c *Conn) joinGroup(g *group, opt kernel.MemberOptions, hold bool, to kerne
 		return nil, err
 	}
 	m.m = pm
+	m.kind = t.kind(g)
 	t.mu.Lock()
 	if !m.pull {
 		m.counted = true
@@ -118,6 +120,10 @@ func (c *Conn) joinGroup(g *group, opt kernel.MemberOptions, hold bool, to kerne
 	c.mu.Unlock()
 	return m, nil
 }
+
+// Type returns the type that the queue had been declared with at the join,
+// Classic for a group that nobody declared.
+func (m *Member) Type() kernel.QueueType { return m.kind }
 
 // Credit lets n more records be handed out. Never blocks.
 func (m *Member) Credit(n int) { m.m.Credit(n) }
@@ -189,11 +195,7 @@ func (m *Member) Leave() {
 // idle reports whether a group has nobody left who keeps it: an auto-delete
 // queue its consumers, an automatic group its subscriptions. tenant.mu is held.
 func (t *tenant) idle(g *group) bool {
-	kq := g.spec.Queue
-	if topic, ok := t.table.Load().TopicByID(g.spec.Topic); ok && g.spec.Address.IsOwn() {
-		kq = topic.Queue
-	}
-	if kq != nil {
+	if kq := t.declaration(g); kq != nil {
 		return kq.AutoDelete && g.used && g.members == 0
 	}
 	return g.spec.Auto && g.holds == 0

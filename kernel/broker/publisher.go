@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 type Publisher struct {
 	conn  *Conn
 	sink  *sink
+	sent  uint64 // publishes whose outcome the sink is told
 	cache routeCache
 	log   logRoute
 	live  kernel.LiveMessage // reused
@@ -21,11 +23,19 @@ type Publisher struct {
 
 // Publisher returns a publisher whose outcomes go to done (nil: nobody asks).
 func (c *Conn) Publisher(done kernel.Completion) *Publisher {
-	p := &Publisher{conn: c}
-	if done != nil {
-		p.sink = &sink{to: done}
-	}
-	return p
+	return &Publisher{conn: c, sink: newSink(done)}
+}
+
+// settleTime is the longest that Settle waits.
+const settleTime = 5 * time.Second
+
+// Settle waits until everything accepted so far has its outcome: what was
+// stored is then counted, handed out, purged and deleted by whatever comes
+// later. It costs nothing when nothing is under way. An error is ctx's, or
+// CodeUnavailable when the connection is closed or the outcomes do not come
+// within 5 seconds. Like a publish it is not safe for concurrent use.
+func (p *Publisher) Settle(ctx context.Context) error {
+	return p.sink.await(ctx, p.sent, p.conn.stop)
 }
 
 // ToExchange routes r by an exchange and stores it in every target. It returns
@@ -80,16 +90,11 @@ func (p *Publisher) send(to *plan, r *kernel.Record, token uint64) (int, error) 
 		p.live = kernel.LiveMessage{}
 	}
 	if len(legs) == 0 {
-		p.nothingToStore(token)
-	}
-	return to.matched, nil
-}
-
-func (p *Publisher) nothingToStore(token uint64) {
-	if p.sink != nil {
 		p.sink.Completed(token, kernel.Result{Offset: -1})
 		p.sink.Flush()
 	}
+	p.sent++
+	return to.matched, nil
 }
 
 // store appends to all legs, or to none if the first refuses.
@@ -103,36 +108,22 @@ func (p *Publisher) store(legs []leg, r *kernel.Record, token uint64) error {
 	case len(legs) == 0:
 		return nil
 	case len(legs) == 1:
-		return legs[0].group.Append(legs[0].set, r, p.completion(), token)
+		return legs[0].group.Append(legs[0].set, r, p.sink, token)
 	}
 	return p.storeMany(legs, r, token)
-}
-
-// completion returns the sink as the placement groups want it: nil if nobody
-// asks.
-func (p *Publisher) completion() kernel.Completion {
-	if p.sink == nil {
-		return nil
-	}
-	return p.sink
 }
 
 // storeMany appends to several placement groups with one completion for all.
 // If the first refuses nothing has happened; if a later one does, the publish
 // completes with its error.
 func (p *Publisher) storeMany(legs []leg, r *kernel.Record, token uint64) error {
-	var j *join
-	var done kernel.Completion
-	if p.sink != nil {
-		j = &join{sink: p.sink, token: token, left: len(legs)}
-		done = j
-	}
+	j := &join{sink: p.sink, token: token, left: len(legs)}
 	for i := range legs {
-		err := legs[i].group.Append(legs[i].set, r, done, 0)
+		err := legs[i].group.Append(legs[i].set, r, j, 0)
 		if err != nil && i == 0 {
 			return err
 		}
-		if err != nil && j != nil {
+		if err != nil {
 			for range legs[i:] {
 				j.Completed(0, kernel.Result{Err: err})
 			}
@@ -224,9 +215,10 @@ func (p *Publisher) ToPartition(kt *kernel.Topic, partition int32, batch []byte,
 	if err := group.Wait(c.stop); err != nil {
 		return err
 	}
-	if err := group.AppendBatch(placement.PartitionID(rt.Parts[partition]), batch, p.completion(), token); err != nil {
+	if err := group.AppendBatch(placement.PartitionID(rt.Parts[partition]), batch, p.sink, token); err != nil {
 		return err
 	}
+	p.sent++
 	c.countBatch(batch)
 	if len(p.log.live) > 0 {
 		c.feedBatch(p.log.live, rt.Name, batch)
@@ -236,8 +228,4 @@ func (p *Publisher) ToPartition(kt *kernel.Topic, partition int32, batch []byte,
 
 // Close ends the publisher: after it returns no Completed call comes. Publishes
 // under way still happen.
-func (p *Publisher) Close() {
-	if p.sink != nil {
-		p.sink.close()
-	}
-}
+func (p *Publisher) Close() { p.sink.close() }

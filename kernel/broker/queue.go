@@ -31,6 +31,7 @@ type QueueSpec struct {
 // QueueInfo is the state of a queue's group.
 type QueueInfo struct {
 	Name    string
+	Type    kernel.QueueType // of the declaration, Classic without one
 	Ready   int64 // records available to members
 	Held    int64 // handed out, not settled
 	Members int   // consumers, pull members not counted
@@ -235,7 +236,26 @@ func (c *Conn) info(name string, addr kernel.GroupAddress) (QueueInfo, error) {
 		return QueueInfo{}, c.tenant.noQueue(name)
 	}
 	ready, held, members := g.place.Count(g.id)
-	return QueueInfo{Name: name, Ready: ready, Held: held, Members: members}, nil
+	return QueueInfo{Name: name, Type: c.tenant.kind(g), Ready: ready, Held: held, Members: members}, nil
+}
+
+// declaration returns what a group was declared as, nil without one. t.mu is
+// held.
+func (t *tenant) declaration(g *group) *kernel.Queue {
+	if topic, ok := t.table.Load().TopicByID(g.spec.Topic); ok && g.spec.Address.IsOwn() {
+		return topic.Queue
+	}
+	return g.spec.Queue
+}
+
+// kind returns the type that a group was declared with.
+func (t *tenant) kind(g *group) kernel.QueueType {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if kq := t.declaration(g); kq != nil {
+		return kq.Type
+	}
+	return kernel.Classic
 }
 
 // DeleteQueue deletes a queue and returns how many records were ready. A
