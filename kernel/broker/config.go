@@ -57,7 +57,7 @@ type Limits struct {
 	// Topics, Exchanges and Bindings of one tenant: 200,000, 100,000 and
 	// 1,000,000.
 	Topics, Exchanges, Bindings int
-	// Partitions of one topic: 1,000.
+	// Partitions of one topic: MaxPartitions.
 	Partitions int
 	// Provisional is how many queues made by a publish, and neither declared
 	// nor consumed yet, a tenant may have: 1,000.
@@ -75,7 +75,7 @@ func (l Limits) withDefaults() Limits {
 	def(&l.Topics, 200_000)
 	def(&l.Exchanges, 100_000)
 	def(&l.Bindings, 1_000_000)
-	def(&l.Partitions, 1000)
+	def(&l.Partitions, MaxPartitions)
 	def(&l.Provisional, 1000)
 	def(&l.Sessions, 1_000_000)
 	def(&l.Subscriptions, 1000)

@@ -9,6 +9,9 @@ import (
 	"github.com/trivium-mq/trivium/metasvc/catalog"
 )
 
+// MaxPartitions is the most partitions of one topic, unless Limits says otherwise.
+const MaxPartitions = 1000
+
 // TopicSpec asks for a log topic.
 type TopicSpec struct {
 	Name       string

@@ -23,9 +23,6 @@ import (
 // INVALID_CONFIG else. The timeout is ignored: the answer comes after the
 // topic is on disk, or with the reason why not.
 
-// maxPartitions bounds what one topic may have.
-const maxPartitions = 10000
-
 func (c *conn) handleCreateTopics(req *kmsg.CreateTopicsRequest, resp *kmsg.CreateTopicsResponse) {
 	seen := make(map[string]int, len(req.Topics))
 	for i := range req.Topics {
@@ -82,7 +79,7 @@ func (c *conn) create(q *kmsg.CreateTopicsRequestTopic, validate, twice bool) (t
 	switch {
 	case err == nil:
 		return t, 0, ""
-	case kernel.CodeOf(err) == kernel.CodeInvalid: // the node's limit is lower than ours
+	case kernel.CodeOf(err) == kernel.CodeInvalid: // the node has a lower limit
 		return nil, kerr.InvalidPartitions.Code, err.Error()
 	default:
 		return nil, topicCode(err), err.Error()
@@ -114,8 +111,8 @@ func (c *conn) partitionCount(q *kmsg.CreateTopicsRequestTopic) (n int32, code i
 	if n == -1 {
 		n = c.srv.auto.AutoCreatePartitions
 	}
-	if n < 1 || n > maxPartitions {
-		return 0, kerr.InvalidPartitions.Code, fmt.Sprintf("a topic has 1 to %d partitions", maxPartitions)
+	if n < 1 || n > broker.MaxPartitions {
+		return 0, kerr.InvalidPartitions.Code, fmt.Sprintf("a topic has 1 to %d partitions", broker.MaxPartitions)
 	}
 	return n, 0, ""
 }

@@ -19,8 +19,8 @@ import (
 
 // Time limits of a connection.
 const (
-	// loginTimeout is how long a peer may take for its first request that is
-	// allowed to do something.
+	// loginTimeout is how long a peer may take, in all, until the first request
+	// has come that is allowed to do something.
 	loginTimeout = 30 * time.Second
 	// idleTimeout is Kafka's connections.max.idle.ms.
 	idleTimeout = 10 * time.Minute
@@ -46,6 +46,8 @@ type conn struct {
 	auth    login
 	client  client // set once authenticated; safe for concurrent use
 	produce producer
+	started time.Time
+	served  bool // a request has been understood: the peer speaks Kafka
 	// clientID is what the peer calls itself, from its latest request.
 	clientID string
 }
@@ -56,7 +58,7 @@ func (s *Server) serve(nc net.Conn) {
 	defer end(nil)
 	c := &conn{
 		srv: s, net: nc, ctx: ctx, end: end, drain: s.drain, pending: make(chan *reply, maxPending),
-		log: s.cfg.Log.With().Stringer("peer", nc.RemoteAddr()).Logger(),
+		log: s.cfg.Log.With().Stringer("peer", nc.RemoteAddr()).Logger(), started: time.Now(),
 	}
 	c.produce.init(c)
 	c.frames = frameReader{src: nc, arriving: func() { c.deadline(chunkTimeout) }}
@@ -89,25 +91,24 @@ func (s *Server) serve(nc net.Conn) {
 	c.report(err)
 }
 
-// report logs why a connection ended, loudly only where a peer broke the rules.
+// report logs why a connection ended: that a client breaks the rules is worth a
+// line now and then, what scanners and health checks send is not.
 func (c *conn) report(err error) {
-	switch {
-	case errors.Is(err, errFrame):
-		c.log.Warn().Err(err).Str("client", c.clientID).Msg("kafka connection closed")
-	default:
-		c.log.Debug().Err(err).Str("client", c.clientID).Msg("kafka connection closed")
+	event := c.log.Debug()
+	if c.served && errors.Is(err, errFrame) {
+		event = c.srv.faults.Info().Stringer("peer", c.net.RemoteAddr())
 	}
+	event.Err(err).Str("client", c.clientID).Msg("kafka connection closed")
 }
 
 // read decodes and handles requests until the connection ends; the error says
 // why.
 func (c *conn) read() error {
-	started := time.Now()
 	for {
 		if c.drain.Err() != nil {
 			return errStopping
 		}
-		size, err := c.awaitFrame(started)
+		size, err := c.awaitFrame()
 		if err != nil {
 			return err
 		}
@@ -137,15 +138,9 @@ func (c *conn) read() error {
 
 // awaitFrame waits for the next frame's size. A connection that waits for an
 // answer is not idle.
-func (c *conn) awaitFrame(started time.Time) (int, error) {
+func (c *conn) awaitFrame() (int, error) {
 	for {
-		if c.client == nil {
-			if err := c.net.SetReadDeadline(started.Add(loginTimeout)); err != nil {
-				return 0, err
-			}
-		} else {
-			c.deadline(idleTimeout)
-		}
+		c.deadline(idleTimeout)
 		size, err := c.frames.next(maxFrame)
 		switch {
 		case err == nil:
@@ -162,9 +157,14 @@ func (c *conn) awaitFrame(started time.Time) (int, error) {
 	}
 }
 
-// deadline sets the read deadline, unless the server is stopping.
+// deadline sets the read deadline, unless the server is stopping. Before the
+// login it is what is left of loginTimeout, however the bytes come.
 func (c *conn) deadline(d time.Duration) {
-	_ = c.net.SetReadDeadline(time.Now().Add(d)) // fails only when closed: the read will say so
+	at := time.Now().Add(d)
+	if c.client == nil {
+		at = c.started.Add(loginTimeout)
+	}
+	_ = c.net.SetReadDeadline(at) // fails only when closed: the read will say so
 	if c.drain.Err() != nil {
 		_ = c.net.SetReadDeadline(time.Unix(1, 0))
 	}
@@ -225,6 +225,7 @@ func (c *conn) handle(frame []byte) error {
 	if err != nil {
 		return err
 	}
+	c.served = true
 	a.handle(c, req, r)
 	return nil
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/trivium-mq/trivium/kernel/broker"
 )
 
 // Every version of every API served decodes, is answered, and the answer
@@ -322,33 +324,6 @@ func TestListOffsets(t *testing.T) {
 	}
 }
 
-func TestOffsetForLeaderEpoch(t *testing.T) {
-	addr, _ := start(t, newFake(), nil)
-	p := dial(t, addr)
-	p.createTopic("t", 1)
-	p.produce("t", makeBatch("a", "b"))
-	for _, c := range []struct {
-		current, epoch, wantEpoch int32
-		end                       int64
-		code                      int16
-	}{
-		{0, 0, 0, 2, 0}, {-1, 0, 0, 2, 0}, {0, 5, -1, -1, 0}, {4, 0, -1, -1, kerr.UnknownLeaderEpoch.Code},
-	} {
-		req := kmsg.NewPtrOffsetForLeaderEpochRequest()
-		req.Version = 3
-		qt := kmsg.NewOffsetForLeaderEpochRequestTopic()
-		qt.Topic = "t"
-		qp := kmsg.NewOffsetForLeaderEpochRequestTopicPartition()
-		qp.CurrentLeaderEpoch, qp.LeaderEpoch = c.current, c.epoch
-		qt.Partitions = append(qt.Partitions, qp)
-		req.Topics = append(req.Topics, qt)
-		got := ask[*kmsg.OffsetForLeaderEpochResponse](p, req).Topics[0].Partitions[0]
-		if got.EndOffset != c.end || got.LeaderEpoch != c.wantEpoch || got.ErrorCode != c.code {
-			t.Errorf("%+v: %+v", c, got)
-		}
-	}
-}
-
 func TestCreateTopics(t *testing.T) {
 	addr, _ := start(t, newFake(), nil)
 	p := dial(t, addr)
@@ -362,7 +337,7 @@ func TestCreateTopics(t *testing.T) {
 	}{
 		{"a", 3, 1, "", "", nil}, {"b", -1, -1, "retention.ms", "60000", nil}, {"c", 1, 1, "cleanup.policy", "delete", nil},
 		{"d", 1, 1, "cleanup.policy", "compact", kerr.InvalidConfig}, {"e", 1, 1, "no.such", "1", kerr.InvalidConfig},
-		{"f", 1, 1, "retention.ms", "soon", kerr.InvalidConfig}, {"g", 0, 1, "", "", kerr.InvalidPartitions},
+		{"f", 1, 1, "retention.ms", "soon", kerr.InvalidConfig}, {"g", 0, 1, "", "", kerr.InvalidPartitions}, {"g", broker.MaxPartitions + 1, 1, "", "", kerr.InvalidPartitions},
 		{"h", 1, 3, "", "", kerr.InvalidReplicationFactor}, {"there", 1, 1, "", "", kerr.TopicAlreadyExists},
 		{"no/slash", 1, 1, "", "", kerr.InvalidTopicException}, {"_x41", 1, 1, "", "", kerr.InvalidTopicException},
 		{strings.Repeat("x", 250), 1, 1, "", "", kerr.InvalidTopicException}, {"_x2F", 1, 1, "", "", nil},
@@ -380,6 +355,9 @@ func TestCreateTopics(t *testing.T) {
 		got := ask[*kmsg.CreateTopicsResponse](p, req).Topics[0]
 		if err := kerr.ErrorForCode(got.ErrorCode); err == nil && c.want != nil || err != nil && err != c.want {
 			t.Errorf("%s: %v, want %v", c.name, err, c.want)
+		}
+		if c.want == kerr.InvalidPartitions && *got.ErrorMessage != fmt.Sprintf("a topic has 1 to %d partitions", broker.MaxPartitions) {
+			t.Errorf("%d partitions: %s", c.partitions, *got.ErrorMessage)
 		}
 		if got.ErrorCode == 0 && len(got.Configs) != len(topicDefaults) {
 			t.Errorf("%s: %d settings in the answer", c.name, len(got.Configs))

@@ -72,6 +72,7 @@ type Server struct {
 	inflate chan struct{}       // one place per batch being decompressed
 	buffers bufferPool
 	conns   listener.Group
+	faults  zerolog.Logger  // of clients that break the rules; not more than faultLines
 	ctx     context.Context // done when connections are cut
 	cut     context.CancelFunc
 	drain   context.Context // done when connections should finish
@@ -91,6 +92,7 @@ func newServer(n node, cfg Config) (*Server, error) {
 			return nil, err
 		}
 	}
+	s.faults = cfg.Log.Sample(&zerolog.BurstSampler{Burst: faultLines, Period: time.Minute})
 	s.memory = semaphore.NewWeighted(cfg.RequestMemory)
 	s.fetches = semaphore.NewWeighted(cfg.FetchMemory)
 	s.ctx, s.cut = context.WithCancel(context.Background())
@@ -152,6 +154,10 @@ func (s *Server) advertised(nc net.Conn) (host string, port int32) {
 	n, _ := strconv.ParseUint(p, 10, 16) // a local address has a valid port
 	return host, int32(n)
 }
+
+// faultLines is how many closed connections are logged in a minute because of
+// what their clients sent.
+const faultLines = 20
 
 // failureDelay slows down guessing of passwords.
 const failureDelay = time.Second
