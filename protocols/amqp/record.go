@@ -1,7 +1,6 @@
 package amqp
 
 import (
-	"bytes"
 	"math"
 	"strconv"
 	"strings"
@@ -132,6 +131,9 @@ func check(p *wire.Properties, user string) error {
 	if p.Has(wire.HasUserID) && string(p.UserID) != user {
 		return faultf(wire.PreconditionFailed, "user_id property set to '%s' but authenticated user was '%s'", p.UserID, user)
 	}
+	if p.Has(wire.HasDeliveryMode) && p.DeliveryMode != deliveryTransient && p.DeliveryMode != deliveryPersistent {
+		return faultf(wire.PreconditionFailed, "invalid message: {delivery_mode_unknown,%d}", p.DeliveryMode)
+	}
 	if p.Has(wire.HasReplyTo) && string(p.ReplyTo) == replyToQueue {
 		return faultf(wire.PreconditionFailed, "fast reply consumer does not exist (direct reply-to is not supported yet)")
 	}
@@ -185,13 +187,10 @@ func whyNoTime(text string) string {
 // table stores the header table: every value that has a text as a header, and
 // the table itself when the headers alone would not bring it back.
 func (b *builder) table(content []byte, routingKey string) error {
-	exact, stripped := len(content) == 0, false
+	exact := len(content) == 0
 	for w := wire.WalkTable(content); w.Next(); {
 		name := alias(w.Name)
 		switch {
-		case strings.HasPrefix(name, kernel.HeaderReserved):
-			stripped = true
-			continue
 		case name == headerCC || name == headerBCC:
 			return faultf(wire.PreconditionFailed, "sender-selected distribution (header '%s') is not supported yet", name)
 		case name == kernel.HeaderKey && w.Tag == 'S':
@@ -209,9 +208,6 @@ func (b *builder) table(content []byte, routingKey string) error {
 		b.add(kernel.HeaderRoute, bytesOf(routingKey))
 	}
 	if exact {
-		if stripped {
-			content = withoutReserved(content)
-		}
 		b.add(kernel.HeaderTable, content)
 	}
 	return nil
@@ -219,7 +215,7 @@ func (b *builder) table(content []byte, routingKey string) error {
 
 // storedName is the header name under which a client's header is stored.
 func (b *builder) storedName(name string) string {
-	if !taken(name) {
+	if !taken(name) && !strings.HasPrefix(name, kernel.HeaderReserved) {
 		return name
 	}
 	start := len(b.text)
@@ -277,18 +273,4 @@ func appendNumber(dst []byte, tag byte, v []byte) []byte {
 		return dst
 	}
 	return strconv.AppendUint(dst, u, 10)
-}
-
-// withoutReserved copies a table but for the names clients cannot set.
-func withoutReserved(content []byte) []byte {
-	var out []byte
-	rest := content
-	for w := wire.WalkTable(content); w.Next(); {
-		entry := rest[:len(rest)-len(w.Rest())]
-		rest = w.Rest()
-		if !bytes.HasPrefix(w.Name, bytesOf(kernel.HeaderReserved)) {
-			out = append(out, entry...)
-		}
-	}
-	return out
 }

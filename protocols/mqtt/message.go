@@ -24,6 +24,7 @@ type message struct {
 	props    []byte // version 5 properties
 
 	exchange, route []byte
+	key             []byte // of the record
 	hasExchange     bool
 	hasQoS          bool
 	seen            uint64 // single properties written, by identifier
@@ -33,6 +34,7 @@ type message struct {
 // fromView takes a stored record apart. topic is the topic it is read from.
 func (m *message) fromView(v *kernel.View, topic string, v5 bool) {
 	m.reset(v5)
+	m.key = v.Key
 	it, own := v.Headers(), v.IsOwn()
 	for name, value, ok := it.Next(); ok; name, value, ok = it.Next() {
 		if own || !reserved(name) { // else a client invented it
@@ -40,19 +42,20 @@ func (m *message) fromView(v *kernel.View, topic string, v5 bool) {
 		}
 	}
 	m.payload = v.Value
-	m.address(v.Key, topic)
+	m.address(topic)
 }
 
 // fromRecord takes a record apart that is on its way to session-less
 // subscribers under a topic name.
 func (m *message) fromRecord(r *kernel.Record, name string, v5 bool) {
 	m.reset(v5)
+	m.key = r.Key
 	for i := range r.Headers {
 		m.header(bytesOf(r.Headers[i].Key), r.Headers[i].Value)
 	}
 	m.payload = r.Value
-	if v5 && (m.route != nil || !m.hasExchange && !m.hasQoS) {
-		m.userKey(r.Key)
+	if m.route == nil && !m.hasExchange && !m.hasQoS {
+		m.userKey()
 	}
 	m.setTopic(bytesOf(name), name)
 }
@@ -111,6 +114,7 @@ func (m *message) internal(name, value []byte) {
 		m.exchange, m.hasExchange = value, true
 	case kernel.HeaderRoute:
 		m.route = value
+		m.userKey() // an MQTT publisher's was here among the user properties
 	case kernel.HeaderQoS:
 		m.hasQoS = true
 		if len(value) == 1 && value[0] == '0' {
@@ -148,20 +152,18 @@ func (m *message) user(name, value []byte) {
 	}
 }
 
-func (m *message) userKey(key []byte) {
-	if key != nil {
-		m.user([]byte(kernel.HeaderKey), key)
+// userKey shows the record's key as a user property.
+func (m *message) userKey() {
+	if m.v5 && m.key != nil {
+		m.user(bytesOf(kernel.HeaderKey), m.key)
 	}
 }
 
 // address finds the topic name under which a stored record is shown.
-func (m *message) address(key []byte, topic string) {
-	addr := key
+func (m *message) address(topic string) {
+	addr := m.key
 	if m.route != nil {
 		addr = m.route
-		if m.v5 {
-			m.userKey(key)
-		}
 	}
 	switch {
 	case m.hasExchange && len(m.exchange) > 0:
@@ -173,8 +175,8 @@ func (m *message) address(key []byte, topic string) {
 		}
 		addr = m.name
 	case !m.hasExchange && !m.hasQoS: // from a log producer: the key is no address
-		if m.v5 && m.route == nil {
-			m.userKey(key)
+		if m.route == nil {
+			m.userKey()
 		}
 		addr = bytesOf(topic)
 	}

@@ -22,7 +22,9 @@ type inbound struct {
 	alias  uint16 // Topic Alias, if hasAlias
 	// hasAlias: the packet carried one.
 	hasAlias bool
-	key      []byte // of user property x-kafka-key
+	// routeAt is where in rec.Headers the address is to be put, 0 = nowhere: the
+	// place of the user property x-kafka-key that has set the key.
+	routeAt int
 }
 
 // begin starts a record.
@@ -33,7 +35,7 @@ func (in *inbound) begin(payload []byte, qos byte) {
 	in.rec.Value = payload
 	in.rec.Timestamp = in.now
 	in.rec.Headers = in.rec.Headers[:0]
-	in.hasAlias, in.key = false, nil
+	in.hasAlias, in.routeAt = false, 0
 	if qos == 0 {
 		in.add(kernel.HeaderQoS, value0)
 	} else {
@@ -82,10 +84,20 @@ func checkResponseTopic(t []byte) error {
 	return nil
 }
 
+// userProperty takes one user property. The first x-kafka-key sets the key; a
+// name that cannot be stored as it is gets a prefix.
 func (in *inbound) userProperty(name, value []byte, user string) {
 	switch string(name) {
 	case kernel.HeaderKey:
-		in.key = value
+		if in.routeAt == 0 {
+			in.rec.Key, in.routeAt = value, len(in.rec.Headers)
+			if value == nil {
+				in.rec.Key = empty
+			}
+			in.add(kernel.HeaderRoute, nil)
+			return
+		}
+		in.add(kernel.HeaderUser+string(name), value)
 		return
 	case kernel.HeaderContentType, kernel.HeaderCorrelationID, kernel.HeaderReplyToTopic:
 		in.add(kernel.HeaderUser+string(name), value)
@@ -96,7 +108,8 @@ func (in *inbound) userProperty(name, value []byte, user string) {
 			return
 		}
 	}
-	if len(name) >= 3 && string(name[:3]) == kernel.HeaderReserved {
+	if reserved(name) {
+		in.add(kernel.HeaderUser+string(name), value)
 		return
 	}
 	in.add(stringOf(name), value)
@@ -104,12 +117,11 @@ func (in *inbound) userProperty(name, value []byte, user string) {
 
 // finish gives the record its address.
 func (in *inbound) finish(topic string) {
-	if in.key == nil {
+	if in.routeAt == 0 { // the first header is the QoS
 		in.rec.Key = bytesOf(topic)
 		return
 	}
-	in.rec.Key = in.key
-	in.add(kernel.HeaderRoute, bytesOf(topic))
+	in.rec.Headers[in.routeAt].Value = bytesOf(topic)
 }
 
 func (in *inbound) add(name string, value []byte) {
