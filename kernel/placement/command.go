@@ -166,7 +166,9 @@ func (m *machine) applyCommand(body []byte) error {
 	case cmdPut:
 		m.writeKeyed(d.b)
 	case cmdSeal:
-		m.sealDue = true
+		if m.sealDue = !midSeal; midSeal {
+			m.seal()
+		}
 	default:
 		d.fail(fmt.Sprintf("command kind %d", kind))
 	}

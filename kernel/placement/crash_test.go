@@ -48,19 +48,19 @@ func TestHistories(t *testing.T) {
 		}
 	}
 	t.Logf("%+v", all)
-	if n >= 500 && (all.inOpen == 0 || all.inLog == 0 || all.inSeal == 0 || all.restored < int(n)/10 ||
+	if n >= 500 && (all.inOpen == 0 || all.inLog == 0 || all.inSeal == 0 || all.full == 0 || all.restored < int(n)/10 ||
 		all.checkpoints < uint64(n) || all.delivered < 10*uint64(n) || all.settled < 5*uint64(n)) {
 		t.Errorf("the histories do not go where they should: %+v", all)
 	}
 }
 
-// TestHistoriesCatch shows that the histories notice a log that does not sync,
-// and a proposer that answers before the commit.
+// TestHistoriesCatch shows that the histories notice a log that does not sync, a
+// proposer that answers before the commit, and a seal in the middle of an entry.
 func TestHistoriesCatch(t *testing.T) {
 	if testing.Short() {
-		t.Skip("builds the test twice more")
+		t.Skip("builds the test thrice more")
 	}
-	for _, tag := range []string{"trivium_nosync", "trivium_earlyreply"} {
+	for _, tag := range []string{"trivium_nosync", "trivium_earlyreply", "trivium_midseal"} {
 		cmd := exec.Command("go", "test", "-tags", tag, "-run", "^TestHistories$", "-count=1", ".")
 		cmd.Env = append(os.Environ(), "TRIVIUM_HISTORIES=500", "TRIVIUM_SEED=1")
 		out, err := cmd.CombinedOutput()

@@ -39,6 +39,7 @@ type history struct {
 	life int
 
 	model model
+	churn *churn
 	seen  seen
 	subs  []*subscriber
 	delay bool // settlements wait
@@ -65,6 +66,7 @@ func newHistory(seed int64, keys *kv.Store) *history {
 		now: time.UnixMilli(1_700_000_000_000), keyID: uint32(seed) << 8,
 	}
 	h.model.init(h)
+	h.churn = newChurn(h)
 	return h
 }
 
@@ -120,6 +122,12 @@ func (h *history) start(armed bool) bool {
 					h.left = h.disk.CrashClone(h.rng)
 				}
 			},
+		})
+	}
+	if h.rng.Intn(3) == 0 { // the disk is full for a while
+		disk.Add(vfs.Rule{
+			Op: vfs.OpWrite, Name: []string{"*.seg.tmp", "*.tmp"}[h.rng.Intn(2)],
+			After: h.rng.Intn(10), Times: 1 + h.rng.Intn(3), Err: vfs.ErrNoSpace,
 		})
 	}
 	if err := h.open(disk); err != nil {
@@ -187,7 +195,11 @@ func (h *history) step(part int) bool {
 	default:
 		defer h.powerIn(&h.seen.inSeal)()
 		_, err := h.g.sealer.step()
-		if err != nil && h.left == nil {
+		switch {
+		case h.left != nil:
+		case errors.Is(err, vfs.ErrNoSpace):
+			h.seen.full++
+		case err != nil:
 			h.failf("seal: %v", err)
 		}
 		return false
@@ -209,6 +221,7 @@ func (h *history) powerIn(n *int) func() {
 type seen struct {
 	inOpen, inLog, inSeal int // power lost there
 	restored              int // starts from a checkpoint
+	full                  int // seals without room
 	checkpoints           uint64
 	delivered, settled    uint64
 }
@@ -218,6 +231,7 @@ func (s *seen) add(o seen) {
 	s.inLog += o.inLog
 	s.inSeal += o.inSeal
 	s.restored += o.restored
+	s.full += o.full
 	s.checkpoints += o.checkpoints
 	s.delivered += o.delivered
 	s.settled += o.settled
@@ -344,6 +358,8 @@ func (h *history) act() {
 		h.model.dropTopic()
 	case n < 70:
 		h.model.purge()
+	case n < 73:
+		h.churn.act()
 	default:
 		if len(h.subs) > 0 {
 			h.subs[h.rng.Intn(len(h.subs))].act()
@@ -360,6 +376,7 @@ func (h *history) crash() {
 		h.count()
 		h.g.out.step() // what was posted may have been on the wire already
 		h.model.remember()
+		h.churn.resolve()
 	}
 	h.model.crash()
 	h.disk, h.g, h.subs = h.left, nil, nil

@@ -232,6 +232,7 @@ func (h *history) check() {
 	}
 	h.model.eachWindow(h.model.checkWindow)
 	h.model.checkKeys()
+	h.churn.check()
 }
 
 // checkPartition: all confirmed records are there, none is invented, none

@@ -1,0 +1,5 @@
+//go:build trivium_midseal
+
+package placement
+
+const midSeal = true
