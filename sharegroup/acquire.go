@@ -62,7 +62,7 @@ func (w *Window) acquire(dst []Run, h *holder, n int, now int64) []Run {
 		}
 	}
 	for n > 0 && o.next < o.end {
-		first, last, ok := w.claim(n)
+		first, last, ok := w.claim(n, now)
 		if !ok {
 			break
 		}
@@ -119,15 +119,16 @@ func (w *Window) takeBack(dst []Run, h *holder, deadline int64) ([]Run, bool) {
 
 // claim moves next over up to n unread records and returns them. It returns
 // false if readTo has to be logged first.
-func (w *Window) claim(n int) (first, last int64, ok bool) {
+func (w *Window) claim(n int, now int64) (first, last int64, ok bool) {
 	o := w.o
 	to := min(o.next+int64(n), o.gap, o.end)
 	if o.policy.ReadAhead > 0 {
-		if to = min(to, w.readTo); to <= o.next {
-			o.block()
-			w.markDirty()
+		if to = min(to, w.covered()); to <= o.next {
+			o.wait(now)
+			w.want(n)
 			return 0, 0, false
 		}
+		o.resume(to-o.next, now)
 	}
 	first, last = o.next, to-1
 	o.next = to

@@ -36,6 +36,7 @@ func (w *Window) Hole(first, last int64) {
 		off = to + 1
 	}
 	w.advance()
+	w.wake() // what hand-outs waited for may have gone
 }
 
 // Purge archives all available records; held ones stay with their holders. It
@@ -83,8 +84,8 @@ func (w *Window) SeekTo(offset int64) (Settlement, error) {
 	o.ticket++
 	return Settlement{
 		Term: o.term, Epoch: w.epoch + 1, Seq: o.ticket,
-		ReadTo: max(o.handed, w.readTo),
-		Seek:   true, SeekTo: min(max(offset, 0), o.end),
+		ReadTo: max(o.handed, w.readTo), Lowered: o.lowered,
+		Seek: true, SeekTo: min(max(offset, 0), o.end),
 	}, nil
 }
 

@@ -142,6 +142,14 @@ func (g *Group) NextDeadline() (deadline int64, ok bool) {
 	return g.deadline, g.deadline != math.MaxInt64
 }
 
+// Exact is Window.Exact on all windows: before a planned end, when no member takes
+// records any more.
+func (g *Group) Exact() {
+	for _, w := range g.windows {
+		w.Exact()
+	}
+}
+
 // Ready returns how many records are available now.
 func (g *Group) Ready() (n int64) {
 	for _, w := range g.windows {

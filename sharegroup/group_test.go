@@ -166,28 +166,158 @@ func TestGreedyPullLeavesRoom(t *testing.T) {
 	}
 }
 
-// With reservations nothing is handed out before readTo is applied, and whatever
-// was handed out comes back marked.
+// With reservations nothing is handed out before readTo is applied, and exactly
+// what was handed out comes back marked.
 func TestReadAheadMarksAfterCrash(t *testing.T) {
 	g, w := newGroup(t, Policy{ReadAhead: 10}, 100)
-	join(t, g, Options{}, 5)
+	join(t, g, Options{}, 2)
+	join(t, g, Options{}, 3)
 	wantPump(t, g, 100, false)
 	if !w.Urgent() || !g.IsDirty() {
 		t.Fatal("nothing urgent")
 	}
 	var s Settlement
-	if !w.Take(&s) || s.ReadTo != 10 || w.Urgent() || w.Pending() {
+	if !w.Take(&s) || s.ReadTo != 5 || w.Urgent() || w.Pending() {
 		t.Fatalf("readTo %d", s.ReadTo)
 	}
 	w.Apply(&s)
-	wantPump(t, g, 100, false, "0 1 2 3 4 ")
+	wantPump(t, g, 100, false, "0 2 ", "1 3 4 ")
 	next, rest, err := Decode(w.AppendTo(nil))
 	if err != nil || len(rest) > 0 {
 		t.Fatal(err)
 	}
 	next.Lead(2, 100, Policy{})
-	if got := offsets(next.Acquire(nil, Taker{Member: 1}, 11, 0)); got != "0r 1r 2r 3r 4r 5r 6r 7r 8r 9r 10 " {
+	if got := offsets(next.Acquire(nil, Taker{Member: 1}, 7, 0)); got != "0r 1r 2r 3r 4r 5 6 " {
 		t.Fatal(got)
+	}
+}
+
+// A reservation covers what is there, not what the credit would allow.
+func TestReserveReady(t *testing.T) {
+	g, w := newGroup(t, Policy{ReadAhead: 100}, 3)
+	join(t, g, Options{}, 1000)
+	wantPump(t, g, 100, false)
+	var s Settlement
+	if !w.Take(&s) || s.ReadTo != 3 {
+		t.Fatalf("readTo %d", s.ReadTo)
+	}
+}
+
+// Pulls that wait together cost one reservation.
+func TestPullsWaitTogether(t *testing.T) {
+	g, w := newGroup(t, Policy{ReadAhead: 100}, 100)
+	var s Settlement
+	id := join(t, g, Options{Pull: true}, 0)
+	pull := func(want string) {
+		t.Helper()
+		runs, err := g.Acquire(id, 1, 0)
+		if err != nil || offsets(runs) != want {
+			t.Fatalf("%s, %v; want %s", offsets(runs), err, want)
+		}
+	}
+	for range 3 {
+		pull("")
+	}
+	if !w.Take(&s) || s.ReadTo != 3 {
+		t.Fatalf("readTo %d", s.ReadTo)
+	}
+	pull("") // it comes when that is on its way
+	var more Settlement
+	if !w.Take(&more) || more.ReadTo != 4 {
+		t.Fatalf("readTo %d", more.ReadTo)
+	}
+	w.Apply(&more)
+	w.Apply(&s)
+	for _, want := range []string{"0 ", "1 ", "2 ", "3 "} {
+		pull(want)
+	}
+	if w.Pending() {
+		t.Fatal("there is something to log")
+	}
+}
+
+// Many waits in quick succession make the window reserve ahead; when the group is
+// quiet, or has no member any more, the mark becomes exact again.
+func TestReservePace(t *testing.T) {
+	const every = int64(1_000_000)
+	var s Settlement
+	g, w := newGroup(t, Policy{ReadAhead: 1000}, 100_000)
+	id := join(t, g, Options{}, 0)
+	now := int64(1e9)
+	one := func(gap int64) (waits int) {
+		now += gap
+		if err := g.Grant(id, 1); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			outs, _ := g.Pump(now, 100)
+			if len(outs) == 1 {
+				at := outs[0].Runs[0].First
+				if _, err := g.Settle(0, Ack{Member: id, First: at, Last: at, Outcome: Accept}, now); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for w.Take(&s) {
+				w.Apply(&s)
+			}
+			if len(outs) == 1 {
+				return waits
+			}
+			waits++
+		}
+	}
+	for range 100 {
+		if waits := one(10 * quickly); waits != 1 || w.Ahead() {
+			t.Fatalf("%d waits at a low rate, mark at %d of %d", waits, w.ReadTo(), w.o.handed)
+		}
+	}
+	for i := range patience {
+		if one(every); w.Ahead() {
+			t.Fatalf("ahead after %d waits", i)
+		}
+	}
+	waits := 0
+	for range 10_000 {
+		waits += one(every)
+	}
+	if waits > 1 || !w.Ahead() {
+		t.Fatalf("%d waits under load", waits)
+	}
+	w.Calm(now)
+	for range 1000 {
+		one(every)
+	}
+	if w.Calm(now); w.Pending() {
+		t.Fatal("calm under load")
+	}
+	now += int64(1e9)
+	if w.Calm(now); !w.Take(&s) || s.ReadTo != w.o.handed || w.Ahead() {
+		t.Fatalf("quiet, and the mark at %d of %d", s.ReadTo, w.o.handed)
+	}
+	w.Apply(&s)
+	if waits := one(10 * quickly); waits != 1 || w.Ahead() {
+		t.Fatalf("%d waits, mark at %d of %d", waits, w.ReadTo(), w.o.handed)
+	}
+
+	for range 100 {
+		one(every)
+	}
+	if _, err := g.Leave(id, true); err != nil || !w.Take(&s) || s.ReadTo != w.o.handed {
+		t.Fatalf("nobody there, and the mark at %d of %d: %v", s.ReadTo, w.o.handed, err)
+	}
+	// Before that is applied nothing is handed out under the old mark.
+	id = join(t, g, Options{}, 1)
+	wantPump(t, g, 100, false)
+	var reserve Settlement
+	if !w.Urgent() || !w.Take(&reserve) {
+		t.Fatal("nobody waits")
+	}
+	w.Apply(&reserve)
+	if w.Apply(&s); w.ReadTo() != reserve.ReadTo { // they may overtake each other
+		t.Fatalf("the mark is at %d, below %d", w.ReadTo(), reserve.ReadTo)
+	}
+	if outs, _ := g.Pump(now, 100); len(outs) != 1 {
+		t.Fatal("nothing handed out")
 	}
 }
 

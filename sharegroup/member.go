@@ -104,7 +104,8 @@ func (g *Group) Stop(id MemberID) error {
 }
 
 // Leave removes a member and gives back what it holds, counted as failed or not.
-// It returns how many records that were.
+// It returns how many records that were. When the last one leaves, what was
+// reserved for nobody is given up.
 func (g *Group) Leave(id MemberID, counted bool) (n int, err error) {
 	m := g.members[id]
 	if m == nil {
@@ -118,6 +119,9 @@ func (g *Group) Leave(id MemberID, counted bool) (n int, err error) {
 	delete(g.members, id)
 	for _, w := range g.windows {
 		n += w.ReleaseAll(id, counted)
+	}
+	if len(g.members) == 0 {
+		g.Exact()
 	}
 	return n, nil
 }

@@ -13,6 +13,7 @@ type model struct {
 	settled map[int64]bool
 	failed  map[int64]uint16
 	readTo  int64
+	lowered uint64
 	term    uint64
 	epoch   uint32
 
@@ -21,6 +22,8 @@ type model struct {
 	end         int64
 	again       int64
 	handed      int64
+	lowering    uint64 // number of the last lowering taken
+	base        int64  // and to where
 	leaderTerm  uint64
 	acquisition uint64
 	locks       map[MemberID]int64
@@ -65,6 +68,7 @@ func (m *model) floor() int64 {
 func (m *model) lead(term uint64, end int64, p Policy) {
 	m.policy, m.leaderTerm, m.end = p, term, end
 	m.again, m.handed, m.acquisition = m.readTo, 0, 0
+	m.lowering = m.lowered
 	m.locks = map[MemberID]int64{}
 	m.reopen()
 }
@@ -149,7 +153,7 @@ func (m *model) acquire(t Taker, n int, now int64) (outs []modelOut) {
 		o, given := m.lowest(back)
 		if !given {
 			var ok bool
-			if o, ok = m.lowest(unread); !ok || m.policy.ReadAhead > 0 && o >= m.readTo {
+			if o, ok = m.lowest(unread); !ok || m.policy.ReadAhead > 0 && o >= m.covered() {
 				break
 			}
 		}
@@ -178,6 +182,26 @@ func (m *model) acquire(t Taker, n int, now int64) (outs []modelOut) {
 		m.step()
 	}
 	return outs
+}
+
+// covered is where hand-outs end until a settlement says more.
+func (m *model) covered() int64 {
+	if m.lowering > m.lowered {
+		return min(m.readTo, m.base)
+	}
+	return m.readTo
+}
+
+// exact is the lowest mark under which nothing that may have been seen comes back
+// unmarked.
+func (m *model) exact() int64 { return max(m.again, m.handed) }
+
+func (m *model) mark(s *Settlement) {
+	if s.Lowered > m.lowered {
+		m.lowered, m.readTo = s.Lowered, s.ReadTo
+	} else if s.Lowered == m.lowered {
+		m.readTo = max(m.readTo, s.ReadTo)
+	}
 }
 
 func (m *model) bury(o int64, why Reason) {
@@ -340,19 +364,22 @@ func (m *model) apply(s *Settlement) bool {
 		if s.Epoch != m.epoch+1 {
 			return false
 		}
-		m.term, m.epoch, m.readTo = s.Term, s.Epoch, max(m.readTo, s.ReadTo)
+		m.term, m.epoch = s.Term, s.Epoch
+		m.mark(s)
 		m.settled, m.failed = map[int64]bool{}, map[int64]uint16{}
 		for o := int64(0); o < s.SeekTo; o++ {
 			m.settled[o] = true
 		}
 		m.again = max(m.again, m.handed, m.readTo)
+		m.lowering = m.lowered
 		m.reopen()
 		return true
 	}
 	if s.Epoch != m.epoch {
 		return false
 	}
-	m.term, m.readTo = s.Term, max(m.readTo, s.ReadTo)
+	m.term = s.Term
+	m.mark(s)
 	for _, sp := range slices.Concat(s.Accepted, s.Archived) {
 		for o := sp.First; o <= sp.Last; o++ {
 			m.settleOne(o)
@@ -400,5 +427,11 @@ func (m *model) take(s *Settlement) string {
 		return "failed counts differ"
 	}
 	m.gather()
+	if s.Lowered > m.lowering {
+		m.lowering, m.base = s.Lowered, s.ReadTo
+	}
+	if s.Lowered < m.lowering || m.policy.ReadAhead > 0 && s.ReadTo < m.exact() {
+		return "mark below what was handed out"
+	}
 	return ""
 }

@@ -34,15 +34,8 @@ type overlay struct {
 
 	failedKept int // length of pending.Failed when last compacted
 
-	handed  int64 // what was handed out lies below
-	logged  int64 // readTo of the settlements taken so far
-	step    int64 // how far ahead of next readTo is reserved
-	blocked bool  // a hand-out waits for readTo
+	reservation
 }
-
-// firstStep is how many records are reserved ahead at first, if the policy has
-// reservations. It doubles whenever hand-outs had to wait.
-const firstStep = 32
 
 // Lead makes the window hand out records. end is the end of the log as of the
 // last applied entry, term the leadership the settlements will carry; every
@@ -59,8 +52,7 @@ func (w *Window) open() {
 	o.next = w.floor
 	o.end = max(o.end, w.floor)
 	o.ahead = w.settled.count
-	o.logged = w.readTo
-	o.step = firstStep
+	o.reserved(w)
 	w.newPending()
 	w.advance()
 	w.wake()
@@ -73,7 +65,8 @@ func (w *Window) restart() {
 	w.o = &overlay{
 		term: old.term, policy: old.policy, end: old.end,
 		again:       max(old.again, old.handed, w.readTo),
-		acquisition: old.acquisition, ticket: old.ticket, handed: old.handed,
+		acquisition: old.acquisition, ticket: old.ticket,
+		reservation: reservation{handed: old.handed, pace: old.pace},
 	}
 	for _, r := range old.dir.live() {
 		pages.Put(r.p)
@@ -107,7 +100,7 @@ func (w *Window) Term() uint64 {
 // SetPolicy replaces the policy of a leading window.
 func (w *Window) SetPolicy(p Policy) {
 	if w.o != nil {
-		w.o.policy, w.o.blocked = p, false
+		w.o.policy, w.o.waiting = p, nobody
 		w.wake()
 	}
 }
@@ -217,7 +210,7 @@ func (w *Window) HasAvailable() bool {
 	if o == nil || o.policy.MaxAcquired > 0 && o.acquired >= o.policy.MaxAcquired {
 		return false
 	}
-	return o.returned > 0 || o.next < o.end && !o.blocked
+	return o.returned > 0 || o.next < o.end && !o.blocked()
 }
 
 // Peek returns the lowest available offset.

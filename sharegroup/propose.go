@@ -15,22 +15,6 @@ func (w *Window) newPending() {
 	o.failedKept = 0
 }
 
-// Pending says whether Take would return something.
-func (w *Window) Pending() bool {
-	o := w.o
-	return o != nil && (!o.pending.Empty() || o.readTarget() > o.logged)
-}
-
-// Urgent says that hand-outs wait for what Take returns: propose it at once.
-func (w *Window) Urgent() bool {
-	o := w.o
-	return o != nil && o.blocked && o.readTarget() > o.logged
-}
-
-// Blocked says that records are withheld until a settlement that covers them by
-// readTo is applied: an empty Acquire does not mean an empty window.
-func (w *Window) Blocked() bool { return w.o != nil && w.o.blocked }
-
 // Take moves what has been gathered into s, coalesced, to be logged; it returns
 // false if there is nothing. The slices of s change owner: the window reuses the
 // old ones, and the caller owns the new ones until it calls Take with s again.
@@ -44,8 +28,7 @@ func (w *Window) Take(s *Settlement) bool {
 	if !w.Pending() {
 		return false
 	}
-	o.logged = max(o.logged, o.readTarget())
-	o.pending.ReadTo = o.logged
+	o.pending.ReadTo, o.pending.Lowered = o.reserve()
 	o.pending.normalize()
 	*s, o.pending = o.pending, *s
 	w.newPending()
@@ -81,25 +64,4 @@ func (w *Window) Archive(first, last int64) (ticket uint64) {
 		}
 	}
 	return o.pending.Seq
-}
-
-// readTarget returns how far readTo should be logged. Nothing is reserved before
-// somebody takes: an idle window logs nothing.
-func (o *overlay) readTarget() int64 {
-	step := min(o.step, int64(o.policy.ReadAhead))
-	if step > 0 && (o.blocked || o.handed > 0) && o.next+(step+1)/2 > o.logged {
-		return max(o.handed, o.next+step)
-	}
-	return o.handed
-}
-
-// block notes that a hand-out waits for readTo. The first to wait doubles what is
-// reserved from now on, so that fast groups wait rarely and slow ones reserve
-// little.
-func (o *overlay) block() {
-	if o.blocked {
-		return
-	}
-	o.blocked = true
-	o.step = min(2*o.step, int64(o.policy.ReadAhead))
 }

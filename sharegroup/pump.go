@@ -30,9 +30,30 @@ func (g *Group) Pump(now int64, budget int) (outs []Handout, more bool) {
 			left -= n
 		}
 		budget += left
+		g.demand(w)
 		g.rotate(w)
 	}
 	return g.outs, g.turn != nil && len(g.ready) > 0
+}
+
+// demand tells a window how many records more the members whose turn comes could
+// take from it, if that is more than it has reserved.
+func (g *Group) demand(w *Window) {
+	if g.policy.ReadAhead == 0 || g.turn == nil {
+		return
+	}
+	most := int(min(w.o.unread(), int64(g.policy.ReadAhead)))
+	if w.o.logged >= w.o.next+int64(most) {
+		return
+	}
+	n := 0
+	for m := g.turn; n < most; {
+		n += min(m.credit, most-n)
+		if m = m.next; m == g.turn {
+			break
+		}
+	}
+	w.want(n)
 }
 
 // serve gives the member whose turn it is one record, or what it may have if it
@@ -131,6 +152,9 @@ func (g *Group) Acquire(id MemberID, n int, now int64) ([]Run, error) {
 	if m.stopped {
 		return nil, nil
 	}
+	if len(g.ready) == 0 {
+		g.await(n)
+	}
 	got := 0
 	for tries := len(g.ready); tries > 0 && got < n; tries-- {
 		w := g.ready[0]
@@ -144,6 +168,16 @@ func (g *Group) Acquire(id MemberID, n int, now int64) ([]Run, error) {
 	return g.outs[0].Runs, nil
 }
 
+// await tells windows whose hand-outs wait that n records more are wanted, so that
+// those who wait together are served together.
+func (g *Group) await(n int) {
+	for _, w := range g.windows {
+		if w.Blocked() {
+			w.queue(n)
+		}
+	}
+}
+
 // AcquireFrom is Acquire on one partition.
 func (g *Group) AcquireFrom(id MemberID, partition int32, n int, now int64) ([]Run, error) {
 	g.begin()
@@ -153,7 +187,12 @@ func (g *Group) AcquireFrom(id MemberID, partition int32, n int, now int64) ([]R
 		return nil, ErrNoMember
 	case w == nil:
 		return nil, ErrNotLeader
-	case m.stopped || !w.HasAvailable():
+	case m.stopped:
+		return nil, nil
+	case !w.HasAvailable():
+		if w.Blocked() {
+			w.queue(n)
+		}
 		return nil, nil
 	}
 	w.o.acquisition++

@@ -15,6 +15,7 @@ type Settlement struct {
 	Epoch    uint32        // number of seeks before it
 	Seq      uint64        // ticket that Settle, Purge and the others gave for it
 	ReadTo   int64         // offsets below may have been handed out
+	Lowered  uint64        // number of times ReadTo was lowered, this one included; the first thing to compare
 	Accepted []Span        // sorted, disjoint
 	Archived []Span        // sorted, disjoint; may overlap Accepted
 	Failed   []FailedCount // sorted by offset
@@ -59,7 +60,7 @@ func normalizeFailed(list []FailedCount) []FailedCount {
 	return slices.CompactFunc(list, func(a, b FailedCount) bool { return a.Offset == b.Offset })
 }
 
-const settlementVersion = 1
+const settlementVersion = 2
 
 // ErrFormat wraps every error of decoding a settlement or a snapshot.
 var ErrFormat = errors.New("sharegroup: bad format")
@@ -71,6 +72,7 @@ func (s *Settlement) AppendTo(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(s.Epoch))
 	dst = binary.AppendUvarint(dst, s.Seq)
 	dst = binary.AppendUvarint(dst, uint64(s.ReadTo))
+	dst = binary.AppendUvarint(dst, s.Lowered)
 	if s.Seek {
 		dst = append(dst, 1)
 		return binary.AppendUvarint(dst, uint64(s.SeekTo))
@@ -94,6 +96,7 @@ func DecodeSettlement(b []byte, s *Settlement) (rest []byte, err error) {
 	s.Epoch = r.uint32()
 	s.Seq = r.uvarint()
 	s.ReadTo = r.offset(0)
+	s.Lowered = r.uvarint()
 	switch kind := r.byte(); {
 	case r.err != nil:
 	case kind == 1:

@@ -5,17 +5,18 @@ import (
 	"fmt"
 )
 
-const snapshotVersion = 1
+const snapshotVersion = 2
 
 // AppendTo appends a snapshot of the durable layer. Windows that have applied
 // the same settlements give the same bytes.
 //
-// The format is a version byte, then varints: floor, readTo, term,
-// epoch, the settled spans and the failed counts as distances.
+// The format is a version byte, then varints: floor, readTo, how often
+// that was lowered, term, epoch, the settled spans and the failed counts as distances.
 func (w *Window) AppendTo(dst []byte) []byte {
 	dst = append(dst, snapshotVersion)
 	dst = binary.AppendUvarint(dst, uint64(w.floor))
 	dst = binary.AppendUvarint(dst, uint64(w.readTo))
+	dst = binary.AppendUvarint(dst, w.lowered)
 	dst = binary.AppendUvarint(dst, w.term)
 	dst = binary.AppendUvarint(dst, uint64(w.epoch))
 	dst = appendSpans(dst, w.floor, w.settled.spans, w.settled.blocks...)
@@ -33,6 +34,7 @@ func Decode(b []byte) (w *Window, rest []byte, err error) {
 	w = &Window{}
 	w.floor = r.offset(0)
 	w.readTo = r.offset(0)
+	w.lowered = r.uvarint()
 	w.term = r.uvarint()
 	w.epoch = r.uint32()
 	reach := w.floor

@@ -13,6 +13,7 @@ type Window struct {
 	settled spanSet // above floor, never touching it
 	failed  map[int64]uint16
 	readTo  int64
+	lowered uint64 // times readTo was lowered
 	term    uint64 // highest term applied
 	epoch   uint32 // number of seeks applied
 
@@ -49,7 +50,7 @@ func (w *Window) Apply(s *Settlement) bool {
 		return false
 	}
 	w.term = s.Term
-	w.readTo = max(w.readTo, s.ReadTo)
+	w.mark(s)
 	for _, sp := range s.Accepted {
 		w.settle(sp.First, sp.Last)
 	}
@@ -62,10 +63,25 @@ func (w *Window) Apply(s *Settlement) bool {
 		}
 	}
 	if o := w.o; o != nil {
-		o.blocked = o.blocked && w.readTo <= o.next
+		if o.blocked() && w.covered() > o.next {
+			o.waiting = nobody
+		}
 		w.wake()
 	}
 	return true
+}
+
+// mark moves readTo as a settlement says. Of two marks the one that was lowered
+// more often counts, and of equals the higher one: so settlements may be applied
+// again and in any order, and nothing comes before a lowering that was made after
+// it.
+func (w *Window) mark(s *Settlement) {
+	switch {
+	case s.Lowered > w.lowered:
+		w.lowered, w.readTo = s.Lowered, s.ReadTo
+	case s.Lowered == w.lowered:
+		w.readTo = max(w.readTo, s.ReadTo)
+	}
 }
 
 func (w *Window) applySeek(s *Settlement) bool {
@@ -73,7 +89,7 @@ func (w *Window) applySeek(s *Settlement) bool {
 		return false
 	}
 	w.term, w.epoch = s.Term, s.Epoch
-	w.readTo = max(w.readTo, s.ReadTo)
+	w.mark(s)
 	w.floor = s.SeekTo
 	w.settled = spanSet{}
 	w.failed = nil

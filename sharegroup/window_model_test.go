@@ -59,6 +59,9 @@ func TestWindowAgainstModel(t *testing.T) {
 			"apply":    h.apply,
 			"again":    h.applyAgain,
 			"bury":     h.bury,
+			"exact":    h.exact,
+			"calm":     h.calm,
+			"stop":     h.stop,
 			"crash":    h.crash,
 			"snapshot": h.snapshot,
 		})
@@ -263,6 +266,38 @@ func (h *history) bury(t *rapid.T) {
 			}
 			delete(h.m.dying, o)
 		}
+	}
+}
+
+// exact asks for an exact mark, whatever is going on.
+func (h *history) exact(*rapid.T) { h.w.Exact() }
+
+func (h *history) calm(t *rapid.T) {
+	h.now += rapid.SampledFrom([]int64{0, 1, quickly, 100 * quickly}).Draw(t, "dt")
+	h.w.Calm(h.now)
+}
+
+// stop is a planned end: the mark becomes exact, whatever is in flight and in
+// whatever order that is applied, and the next leader marks exactly what may have
+// been seen.
+func (h *history) stop(t *rapid.T) {
+	if !h.strict || rapid.IntRange(0, 2).Draw(t, "rarely") > 0 {
+		return
+	}
+	h.flights = slices.DeleteFunc(h.flights, func(s Settlement) bool { return s.Seek })
+	h.w.Exact()
+	h.take(t)
+	want := h.m.exact()
+	for len(h.flights) > 0 {
+		h.apply(t)
+	}
+	if h.w.ReadTo() != want {
+		t.Fatalf("stopped at mark %d, want %d", h.w.ReadTo(), want)
+	}
+	if rapid.Bool().Draw(t, "change") {
+		h.w.Unlead()
+		h.w, h.f = h.f, h.w
+		h.lead()
 	}
 }
 

@@ -306,24 +306,24 @@ func TestDecodeRefuses(t *testing.T) {
 		"empty":          {},
 		"version":        append([]byte{9}, w.AppendTo(nil)[1:]...),
 		"truncated":      w.AppendTo(nil)[:4],
-		"many spans":     {1, 5, 5, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x0f},
-		"touching spans": {1, 5, 5, 0, 0, 1, 0, 0, 0},
-		"settled failed": {1, 5, 5, 0, 0, 1, 1, 0, 1, 1, 1},
-		"zero failed":    {1, 5, 5, 0, 0, 0, 1, 1, 0},
-		"high offset":    {1, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 5, 0, 0, 0, 0},
+		"many spans":     {2, 5, 5, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0x0f},
+		"touching spans": {2, 5, 5, 0, 0, 0, 1, 0, 0, 0},
+		"settled failed": {2, 5, 5, 0, 0, 0, 1, 1, 0, 1, 1, 1},
+		"zero failed":    {2, 5, 5, 0, 0, 0, 0, 1, 1, 0},
+		"high offset":    {2, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 5, 0, 0, 0, 0, 0},
 	} {
 		if _, _, err := Decode(b); !errors.Is(err, ErrFormat) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := DecodeSettlement([]byte{2}, new(Settlement)); !errors.Is(err, ErrFormat) {
+	if _, err := DecodeSettlement([]byte{1}, new(Settlement)); !errors.Is(err, ErrFormat) {
 		t.Errorf("settlement version: %v", err)
 	}
 }
 
 func FuzzDecode(f *testing.F) {
 	w := New(3)
-	w.Apply(&Settlement{Term: 1, ReadTo: 99, Accepted: []Span{{3, 4}, {7, 9}}, Failed: []FailedCount{{5, 2}}})
+	w.Apply(&Settlement{Term: 1, ReadTo: 99, Lowered: 3, Accepted: []Span{{3, 4}, {7, 9}}, Failed: []FailedCount{{5, 2}}})
 	f.Add(w.AppendTo(nil))
 	f.Add(New(0).AppendTo(nil))
 	f.Fuzz(func(t *testing.T, b []byte) {
