@@ -79,3 +79,42 @@ func TestCreditTakenBackTooLate(t *testing.T) {
 		}
 	})
 }
+
+// TestCreditTakenBackFromOthers: when the first of two shares uses up what both
+// had credit for, the other's record is not even marked as handed out.
+func TestCreditTakenBackFromOthers(t *testing.T) {
+	both(t, func(t *testing.T, g *Group) {
+		parts, own := queue(t, g, 1, 1, kernel.RetainDay)
+		further := group(t, g, GroupSpec{
+			Address: kernel.GroupAddress{Tenant: "/", Group: "g", Topic: "q1"}, Topic: topicN(1), FromStart: true,
+		})
+		sinks := []*sink{newSink(), newSink()}
+		members := []*Member{join(t, g, own, kernel.MemberOptions{}, sinks[0]), join(t, g, further, kernel.MemberOptions{}, sinks[1])}
+		for i, s := range sinks {
+			s.each = func(kernel.Delivery) {
+				s.each = nil
+				members[1-i].Credit(-1)
+			}
+			members[i].Credit(1)
+		}
+		publish(t, g, g.Targets(parts[0]), 0, 1)
+		select {
+		case <-sinks[0].changed:
+		case <-sinks[1].changed:
+		case <-soon(t).Done():
+			t.Fatal("nothing comes")
+		}
+		settleDown(members[0])
+		late := 1
+		if len(sinks[1].wait(t, 0)) == 1 {
+			late = 0
+		}
+		if n := len(sinks[0].wait(t, 0)) + len(sinks[1].wait(t, 0)); n != 1 {
+			t.Fatalf("%d records with credit for one", n)
+		}
+		members[late].Credit(1)
+		if d := sinks[late].wait(t, 1)[0]; d.redelivered || d.acquired != 1 {
+			t.Errorf("it comes late as %+v", d)
+		}
+	})
+}

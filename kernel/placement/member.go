@@ -64,6 +64,9 @@ func (m *Member) Credit(n int) {
 	if enlist {
 		m.shard.enlist(m)
 	}
+	if n < 0 {
+		m.shard.recalled.Store(true)
+	}
 }
 
 // Settle settles the records first..last of a partition that the member holds;

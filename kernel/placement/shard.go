@@ -3,6 +3,7 @@ package placement
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/rs/zerolog"
 
@@ -51,6 +52,7 @@ type shard struct {
 	views      []record.View
 	batch      []kernel.Delivery
 	parts      []sharegroup.Run // see read
+	recalled   atomic.Bool      // a member has taken back credit
 }
 
 func newShard(index int, c clock, p *proposer, m *Metrics) *shard {
@@ -160,9 +162,17 @@ func (s *shard) await(done <-chan error) error {
 // step handles all that has been posted and serves the line for a while. It
 // returns false when there was nothing to do.
 func (s *shard) step() bool {
-	events, members := s.box.take()
-	busy := len(events)+len(members)+len(s.line) > 0
 	now := s.clock.mono()
+	busy := s.takeIn(now) || len(s.line) > 0
+	s.serve(now)
+	s.collect()
+	return busy
+}
+
+// takeIn handles all that has been posted. It returns false when there was
+// nothing.
+func (s *shard) takeIn(now int64) bool {
+	events, members := s.box.take()
 	for _, m := range members { // first: what a member settles before it calls counts before
 		s.attend(m, now)
 	}
@@ -170,9 +180,7 @@ func (s *shard) step() bool {
 		s.handle(&events[i])
 	}
 	s.box.give(events, members)
-	s.serve(now)
-	s.collect()
-	return busy
+	return len(events)+len(members) > 0
 }
 
 // touch notes that a share has changed in this step.
@@ -244,6 +252,9 @@ func (s *shard) serve(now int64) {
 		sh.queued = false
 		if sh.active {
 			s.pump(sh, now)
+		}
+		if s.recalled.Swap(false) {
+			s.takeIn(now) // before it is used for the next share
 		}
 	}
 	clear(line)
