@@ -84,11 +84,12 @@ func serve(c Config) error {
 	signals, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	log := c.logger(os.Stderr)
+	memory := limitMemory()
 	n, err := openNode(c, log)
 	if err != nil {
 		return err
 	}
-	log.Info().Str("version", Version).Int("node", c.Node.ID).Str("data", c.Node.Data).Any("listeners", n.addresses()).Msg("Server startup complete")
+	log.Info().Str("version", Version).Int("node", c.Node.ID).Str("data", c.Node.Data).Int64("memory_limit", memory).Any("listeners", n.addresses()).Msg("Server startup complete")
 	var failure error
 	select {
 	case <-signals.Done():
