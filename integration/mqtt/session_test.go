@@ -155,6 +155,54 @@ func TestRedelivery(t *testing.T) {
 	p.quiet()
 }
 
+// 3.3.1.1: what may have been sent before has DUP, also when the node was killed
+// or stopped in between; what certainly was not has none.
+func TestRedeliveryAfterRestart(t *testing.T) {
+	b := harness.Start(t)
+	for name, restart := range map[string]func(){"killed": b.Kill, "stopped": func() { b.Stop() }} {
+		t.Run(name, func(t *testing.T) {
+			reqs := []wire.ConnectRequest{v5(name + "-five"), {Version: wire.V311, ClientID: name + "-four"}, v5(name + "-shared")}
+			filters := []string{name + "/+", name + "/x", "$share/" + name + "/" + name + "/x"}
+			pub := open(t, b.Addresses, clean(wire.V5))
+			var sent []*peer
+			for i, req := range reqs {
+				sent = append(sent, open(t, b.Addresses, req))
+				sent[i].subscribe(wire.Filter{Name: filters[i], QoS: 1})
+			}
+			for _, s := range series(0, 5) {
+				pub.publish(name+"/x", s)
+			}
+			for _, p := range sent {
+				p.wantMessages(false, series(0, 5)...)
+				_ = p.c.Close()
+			}
+			for _, req := range reqs {
+				p := open(t, b.Addresses, req)
+				for _, m := range p.wantMessages(false, series(0, 5)...) {
+					if !m.Dup {
+						t.Errorf("%s: %s without DUP", req.ClientID, m.Payload)
+					}
+				}
+				p.bye()
+			}
+			for _, s := range series(5, 8) {
+				pub.publish(name+"/x", s)
+			}
+			restart()
+			b.Run()
+			for _, req := range reqs {
+				p := open(t, b.Addresses, req)
+				for i, m := range p.wantMessages(true, series(0, 8)...) {
+					if m.Dup != (i < 5) {
+						t.Errorf("%s: %s after the restart: DUP %v", req.ClientID, m.Payload, m.Dup)
+					}
+				}
+				p.bye()
+			}
+		})
+	}
+}
+
 // Sessions, subscriptions and queued messages outlive the node.
 func TestRestart(t *testing.T) {
 	b := harness.Start(t)

@@ -66,6 +66,8 @@ func TestConnectRefused(t *testing.T) {
 		{"will retain 3.1.1", edit(v4("a"), func(c *wire.ConnectRequest) { c.Will = will(0, true) }), "20 00 05"},
 		{"will QoS 3", raw("\x00\x04MQTT\x05\x1e\x00\x3c\x00\x00\x01a\x00\x00\x01w\x00\x00"), "20 00 81"},
 		{"auth method", edit(v5("a"), func(c *wire.ConnectRequest) { c.AuthMethod = "SCRAM" }), "20 00 8c"},
+		{"auth data without a method", raw("\x00\x04MQTT\x05\x02\x00\x3c\x04\x16\x00\x01x\x00\x01a"), "20 00 82"},
+		{"empty auth data without a method", raw("\x00\x04MQTT\x05\x02\x00\x3c\x03\x16\x00\x00\x00\x01a"), "20 00 82"},
 		{"client id with NUL", edit(v5("a\x00"), func(*wire.ConnectRequest) {}), "20 00 81"},
 		{"receive maximum 0", raw("\x00\x04MQTT\x05\x02\x00\x3c\x03\x21\x00\x00\x00\x01a"), "20 00 82"},
 		{"property twice", raw("\x00\x04MQTT\x05\x02\x00\x3c\x06\x21\x00\x01\x21\x00\x01\x00\x01a"), "20 00 82"},

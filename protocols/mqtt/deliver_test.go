@@ -3,6 +3,7 @@ package mqtt
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -462,7 +463,8 @@ func TestAnswersNotRead(t *testing.T) {
 			}
 		}
 		begin := time.Now()
-		if _, err := p.c.Read(make([]byte, 1)); err == nil || time.Since(begin) > lastWrite {
+		// What was on its way when the client was cut off may still come.
+		if _, err := io.Copy(io.Discard, p.c); time.Since(begin) > lastWrite {
 			t.Errorf("cut off after %v: %v", time.Since(begin), err)
 		}
 	})

@@ -239,6 +239,9 @@ func checkProperties(pt byte, b []byte) (section, rest []byte, err error) {
 	section = p.rest
 	for p.Next() {
 	}
+	if p.err == nil && p.seen&(1<<PropAuthData) != 0 && p.seen&(1<<PropAuthMethod) == 0 { // 3.1.2.11.10
+		p.err = violation("authentication data without a method")
+	}
 	return section, rest, p.Err()
 }
 
