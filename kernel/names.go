@@ -19,8 +19,10 @@ func CheckName(object, name string) error {
 		return Errorf(CodeInvalidName, object, name, "%s name is empty", object)
 	case len(name) > MaxName:
 		return Errorf(CodeInvalidName, object, name[:32]+"...", "%s name is longer than %d bytes", object, MaxName)
-	case !utf8.ValidString(name) || strings.IndexByte(name, 0) >= 0:
+	case !utf8.ValidString(name):
 		return Errorf(CodeInvalidName, object, name, "%s name is not UTF-8 text", object)
+	case strings.IndexByte(name, 0) >= 0:
+		return Errorf(CodeInvalidName, object, name, "%s name holds a NUL character", object)
 	}
 	return nil
 }

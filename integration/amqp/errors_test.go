@@ -179,6 +179,8 @@ var refusals = []refusal{
 	{name: "negative expiration", do: publishing(serverNamed, theQueue, amqp091.Publishing{Expiration: "-1"}), code: 406, text: "invalid expiration '-1': {value_negative,-1}"},
 	{name: "expiration with a fraction", do: publishing(serverNamed, theQueue, amqp091.Publishing{Expiration: "1.5"}), code: 406, text: "invalid expiration '1.5': {leftover_string,\".5\"}"},
 	{name: "expiration too far away", do: publishing(serverNamed, theQueue, amqp091.Publishing{Expiration: "4294967296000"}), code: 406, text: "invalid expiration '4294967296000': {value_too_large,4294967296000}"},
+	{name: "delivery mode 3", do: publishing(serverNamed, theQueue, amqp091.Publishing{DeliveryMode: 3}), code: 406, text: "invalid message: {delivery_mode_unknown,3}"},
+	{name: "delivery mode 255", do: publishing(serverNamed, theQueue, amqp091.Publishing{DeliveryMode: 255}), code: 406, text: "invalid message: {delivery_mode_unknown,255}"},
 	{name: "somebody else's user id", do: publishing(serverNamed, theQueue, amqp091.Publishing{UserId: "root"}),
 		code: 406, text: "user_id property set to 'root' but authenticated user was 'guest'"},
 	{name: "reply-to without consumer", do: publishing(serverNamed, theQueue, amqp091.Publishing{ReplyTo: "amq.rabbitmq.reply-to"}),

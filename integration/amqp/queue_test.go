@@ -20,6 +20,11 @@ func TestServerNamedQueue(t *testing.T) {
 	must(t, ch.QueueBind("", "", "amq.direct", false, nil)) // "" is the queue declared last, as key too
 	send(t, ch, "amq.direct", q.Name, "a")
 	until(t, "the message", func() bool { return count(t, ch, q.Name) == 1 })
+	must(t, ch.QueueUnbind("", "", "amq.direct", nil))
+	send(t, ch, "amq.direct", q.Name, "b")
+	if n := count(t, ch, q.Name); n != 1 {
+		t.Errorf("%d messages, although the binding has gone", n)
+	}
 	if n, err := ch.QueueDelete("", false, false, false); n != 1 || err != nil {
 		t.Error(n, err)
 	}

@@ -32,9 +32,9 @@ type QueueSpec struct {
 type QueueInfo struct {
 	Name    string
 	Type    kernel.QueueType // of the declaration, Classic without one
-	Ready   int64 // records available to members
-	Held    int64 // handed out, not settled
-	Members int   // consumers, pull members not counted
+	Ready   int64            // records available to members
+	Held    int64            // handed out, not settled
+	Members int              // consumers, pull members not counted
 }
 
 // DeclareQueue makes a queue (topic plus its own group) or checks that the

@@ -18,6 +18,7 @@ type Counters struct {
 	OutBytes atomic.Uint64
 	Settled  atomic.Uint64 // records accepted, refused or auto-settled by members
 	Dropped  atomic.Uint64 // live messages dropped at a full buffer
+	Cut      atomic.Uint64 // records handed out without headers that the client could not take
 	Opened   atomic.Uint64 // connections opened
 	Closed   atomic.Uint64
 	Refused  atomic.Uint64 // failed authentications and refused connections

@@ -18,6 +18,7 @@ type backend interface {
 // link is one connection's view of the broker (broker.Conn).
 type link interface {
 	Close()
+	Counters() *broker.Counters
 
 	DeclareExchange(ctx context.Context, x kernel.Exchange) error
 	Exchange(name string) (kernel.Exchange, error)
@@ -37,6 +38,7 @@ type link interface {
 
 // member is a place in a share group (broker.Member).
 type member interface {
+	Type() kernel.QueueType
 	Credit(n int)
 	Settle(o kernel.Outcome, partition int32, first, last int64)
 	Acquire(max int, fn func(batch []kernel.Delivery, ready int64)) error
@@ -47,6 +49,7 @@ type member interface {
 // publisher publishes for one channel (broker.Publisher).
 type publisher interface {
 	ToExchange(exchange, key string, r *kernel.Record, opt kernel.PublishOptions, token uint64) (matched int, err error)
+	Settle(ctx context.Context) error
 	Close()
 }
 

@@ -1,6 +1,7 @@
 package amqp
 
 import (
+	"context"
 	"testing"
 
 	"github.com/trivium-mq/trivium/kernel"
@@ -25,6 +26,8 @@ func (p *nullPublisher) ToExchange(_, _ string, _ *kernel.Record, _ kernel.Publi
 	return 1, nil
 }
 
+func (p *nullPublisher) Settle(context.Context) error { return nil }
+
 // loop is a reader that gives the same bytes for ever.
 type loop struct {
 	b  []byte
@@ -41,6 +44,7 @@ func benchConn(src *loop) *conn {
 	c := newConn(newServer(Config{}, newFakeNode()), nil)
 	c.user = "guest"
 	c.link = &fakeLink{n: newFakeNode()}
+	c.count = c.link.Counters()
 	c.frames = wire.NewFrameReader(src, DefaultFrameMax)
 	return c
 }
@@ -87,7 +91,8 @@ func BenchmarkPublishConfirm(b *testing.B) {
 // nullMember takes settles and credit.
 type nullMember struct{ settled int64 }
 
-func (m *nullMember) Credit(int) {}
+func (m *nullMember) Type() kernel.QueueType { return kernel.Quorum }
+func (m *nullMember) Credit(int)             {}
 func (m *nullMember) Settle(_ kernel.Outcome, _ int32, first, last int64) {
 	m.settled += last - first + 1
 }

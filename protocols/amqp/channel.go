@@ -62,6 +62,7 @@ func (ch *channel) fail(f *fault) {
 	ch.c.log.Info().Str("error", f.Error()).Uint16("channel", ch.id).Stringer("peer", ch.c.nc.RemoteAddr()).
 		Str("user", ch.c.user).Msg("AMQP channel closed with an error")
 	ch.c.flush() // settles and confirms that came first count
+	_ = ch.pub.Settle(ch.c.ctx)
 	ch.release()
 	ch.closing = true
 	ch.send(&wire.ChannelClose{
@@ -136,8 +137,8 @@ func (ch *channel) discard(fr wire.Frame) error {
 }
 
 // method handles one method. The frequent ones are decoded without copying and
-// only gather; before any other, what has gathered is handed on, so that it
-// sees their effects.
+// only gather; before any other, what has gathered is handed on and what was
+// published is waited for, so that it sees their effects.
 func (ch *channel) method(payload []byte) error {
 	id, err := wire.MethodID(payload)
 	if err != nil {
@@ -167,7 +168,19 @@ func (ch *channel) method(payload []byte) error {
 		return err
 	}
 	ch.c.flush()
+	if err := ch.inOrder(); err != nil {
+		return err
+	}
 	return ch.dispatch(m)
+}
+
+// inOrder waits until what the channel has published is stored, so that the
+// method to come finds it: the kernel stores while it does other things.
+func (ch *channel) inOrder() error {
+	if err := ch.pub.Settle(ch.c.ctx); err != nil {
+		return ch.c.refused(err)
+	}
+	return nil
 }
 
 // dispatch calls the handler of a method.

@@ -13,6 +13,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/broker"
 	"github.com/trivium-mq/trivium/protocols/amqp/wire"
 )
 
@@ -28,6 +29,7 @@ type conn struct {
 	cancel context.CancelFunc
 
 	link  link // nil until connection.open
+	count *broker.Counters
 	vhost string
 	user  string
 
@@ -57,6 +59,7 @@ type conn struct {
 	hungry    []*consumer // to be given credit when something was written
 	feeding   []*consumer // hungry of the last round, kept for its memory
 	consuming int         // consumers that are fed
+	cut       bool        // a header frame was cut, and that logged
 	enc       encoder
 }
 
@@ -227,10 +230,7 @@ func (c *conn) readError(err error) error {
 // ends the connection.
 func (c *conn) frame(fr wire.Frame) error {
 	if fr.Type == wire.FrameHeartbeat {
-		if fr.Channel != 0 || len(fr.Payload) != 0 {
-			return faultf(wire.UnexpectedFrame, "a heartbeat on channel %d", fr.Channel)
-		}
-		return nil
+		return heartbeat(fr)
 	}
 	if fr.Channel == 0 {
 		return c.control(fr)
@@ -251,6 +251,17 @@ func (c *conn) frame(fr wire.Frame) error {
 		return f
 	}
 	ch.fail(f)
+	return nil
+}
+
+// heartbeat judges a heartbeat frame.
+func heartbeat(fr wire.Frame) error {
+	switch {
+	case len(fr.Payload) != 0:
+		return faultf(wire.FrameErrorCode, "%v", &wire.FrameError{Type: fr.Type, Octets: fr.Payload, Problem: "unknown_frame"})
+	case fr.Channel != 0:
+		return faultf(wire.UnexpectedFrame, "a heartbeat on channel %d", fr.Channel)
+	}
 	return nil
 }
 
@@ -279,15 +290,28 @@ func (c *conn) control(fr wire.Frame) error {
 	}
 	switch m := m.(type) {
 	case *wire.ConnectionClose:
+		c.awaitStored()
 		c.release()
 		c.out.sendLast(0, &wire.ConnectionCloseOk{})
 		return errClosed
 	case *wire.ConnectionUpdateSecret:
 		return &fault{code: wire.NotAllowed, text: "passwords are not updated on a connection", id: m.ID()}
-	case *wire.ConnectionCloseOk:
-		return nil
 	}
-	return &fault{code: wire.CommandInvalid, text: "unexpected method " + m.ID().String() + " on channel 0", id: m.ID()}
+	return &fault{code: wire.ChannelErrorCode, text: "unexpected method in connection state running", id: m.ID()}
+}
+
+// awaitStored waits, bounded, until what was published on all channels is stored:
+// the client leaves in order and nobody will tell it anything any more.
+func (c *conn) awaitStored() {
+	ctx, cancel := context.WithTimeout(c.ctx, settleTime)
+	defer cancel()
+	for _, ch := range c.channels {
+		if err := ch.pub.Settle(ctx); err != nil {
+			c.log.Warn().Err(err).Stringer("peer", c.nc.RemoteAddr()).Str("user", c.user).
+				Msg("AMQP connection closed before all that it published was stored")
+			return
+		}
+	}
 }
 
 // unopened handles a frame on a channel that is not open: only channel.open is

@@ -267,9 +267,30 @@ func (ch *channel) onConsume(m *wire.BasicConsume) error {
 	if err := ch.join(k, name, kernel.MemberOptions{AutoSettle: m.NoAck, Exclusive: m.Exclusive, Tag: tag}); err != nil {
 		return err
 	}
+	if err := ch.streamConsume(m, k, name); err != nil {
+		k.m.Leave()
+		return err
+	}
 	ch.answer(m.NoWait, &wire.BasicConsumeOk{ConsumerTag: tag}) // before any delivery: there is no credit yet
 	ch.start(k)
 	return nil
+}
+
+// streamConsume refuses the ways to consume that a stream does not have in
+// RabbitMQ.
+func (ch *channel) streamConsume(m *wire.BasicConsume, k *consumer, name string) error {
+	switch {
+	case k.m.Type() != kernel.Stream:
+	case m.NoAck:
+		return ch.notOnStream("automatic acknowledgement", name)
+	case k.prefetch == 0:
+		return faultf(wire.PreconditionFailed, "consumer prefetch count is not set for 'queue '%s' in vhost '%s''", name, ch.c.vhost)
+	}
+	return nil
+}
+
+func (ch *channel) notOnStream(what, name string) error {
+	return faultf(wire.NotImplemented, "%s not supported by stream queues queue '%s' in vhost '%s'", what, name, ch.c.vhost)
 }
 
 // join makes k a member of a queue's group.

@@ -27,11 +27,13 @@ type encoder struct {
 	hasQoS        bool
 	hasRoute      bool
 	hasExact      bool
+	tombstone     bool
 }
 
 // appendDelivery appends all frames of a delivery.
 func (e *encoder) appendDelivery(b []byte, k *consumer, tag uint64, d *kernel.Delivery) []byte {
 	e.read(d.Record, k.topic)
+	e.finish(k, d)
 	e.deliver = wire.BasicDeliver{
 		ConsumerTag: k.tag, DeliveryTag: tag, Redelivered: d.Redelivered, Exchange: e.exchange, RoutingKey: e.key,
 	}
@@ -42,6 +44,7 @@ func (e *encoder) appendDelivery(b []byte, k *consumer, tag uint64, d *kernel.De
 // appendGetOk appends all frames of an answer to basic.get.
 func (e *encoder) appendGetOk(b []byte, k *consumer, tag uint64, d *kernel.Delivery, ready int64) []byte {
 	e.read(d.Record, k.topic)
+	e.finish(k, d)
 	e.getOk = wire.BasicGetOk{
 		DeliveryTag: tag, Redelivered: d.Redelivered, Exchange: e.exchange, RoutingKey: e.key, MessageCount: count32(ready),
 	}
@@ -62,7 +65,7 @@ func (e *encoder) read(v *kernel.View, topic string) {
 	}
 	e.address(v, topic)
 	e.correlate()
-	if v.Value == nil {
+	if e.tombstone = v.Value == nil; e.tombstone {
 		e.table = wire.AppendBoolField(e.table, headerTombstone, true)
 	}
 	switch {

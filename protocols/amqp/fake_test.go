@@ -18,6 +18,7 @@ import (
 // late or out of order, and to measure the front-end alone.
 type fakeNode struct {
 	mu        sync.Mutex
+	counters  broker.Counters
 	exchanges map[string]kernel.Exchange
 	queues    map[string]*fakeQueue
 	bindings  map[[2]string][]string // exchange and key to queues
@@ -90,6 +91,8 @@ func (l *fakeLink) Close() {
 		m.Leave()
 	}
 }
+
+func (l *fakeLink) Counters() *broker.Counters { return &l.n.counters }
 
 func (l *fakeLink) DeclareExchange(_ context.Context, x kernel.Exchange) error {
 	l.n.mu.Lock()
@@ -218,6 +221,8 @@ type fakePublisher struct {
 
 func (p *fakePublisher) Close() {}
 
+func (p *fakePublisher) Settle(context.Context) error { return nil }
+
 func (p *fakePublisher) ToExchange(exchange, key string, r *kernel.Record, opt kernel.PublishOptions, token uint64) (int, error) {
 	n := p.n
 	n.mu.Lock()
@@ -296,6 +301,8 @@ func (m *fakeMember) hand() []kernel.Delivery {
 	m.one[0] = kernel.Delivery{Record: m.iter.View(), Offset: at, Acquired: q.failed[at] + 1, Failed: q.failed[at], Redelivered: q.failed[at] > 0}
 	return m.one[:]
 }
+
+func (m *fakeMember) Type() kernel.QueueType { return kernel.Classic }
 
 func (m *fakeMember) Credit(n int) {
 	if n < 0 { // perhaps within Deliver

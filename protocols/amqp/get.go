@@ -24,6 +24,10 @@ func (ch *channel) onGet(m *wire.BasicGet) error {
 	if err != nil {
 		return err
 	}
+	if k.m.Type() == kernel.Stream {
+		ch.dropPuller(pullKey{queue: name, noAck: m.NoAck})
+		return ch.notOnStream("basic.get", name)
+	}
 	found := false
 	err = k.m.Acquire(1, func(batch []kernel.Delivery, ready int64) {
 		found = k.got(batch, ready)

@@ -94,7 +94,10 @@ func await[M any, P interface {
 			return nil, err
 		case err != nil:
 			return nil, c.readError(err)
-		case fr.Type == wire.FrameHeartbeat && fr.Channel == 0:
+		case fr.Type == wire.FrameHeartbeat:
+			if err := heartbeat(fr); err != nil {
+				return nil, err
+			}
 			continue
 		case fr.Type != wire.FrameMethod:
 			return nil, faultf(wire.UnexpectedFrame, "expected method frame, got non method frame instead")
@@ -240,7 +243,7 @@ func (c *conn) open(m *wire.ConnectionOpen, id kernel.Identity, creds credential
 	if err != nil {
 		return refuse("%v", err)
 	}
-	c.link = l
+	c.link, c.count = l, l.Counters()
 	c.idle = c.patience
 	if c.idle == 0 {
 		c.out.mu.Lock()

@@ -41,6 +41,9 @@ func deepTable(depth int) wire.Table {
 	return t
 }
 
+// notNow is the text for what belongs to another state of the connection.
+const notNow = "unexpected method in connection state running"
+
 var pub = methodFrame(&wire.BasicPublish{RoutingKey: "q"})
 
 // hostile lists what a client may send after it has opened channel 1, and what
@@ -60,7 +63,7 @@ var hostile = []struct {
 	{name: "16 name not UTF-8", send: methodFrame(&wire.QueueDeclare{Queue: "\xff"}), code: 501, text: "not UTF-8"},
 	{name: "16 header cut short", send: join(pub, frame(2, 1, []byte{0, 60})), code: 501},
 	{name: "17 heartbeat on a channel", send: frame(8, 1, nil), code: 505},
-	{name: "17 heartbeat with payload", send: frame(8, 0, []byte{1}), code: 505},
+	{name: "17 heartbeat with payload", send: frame(8, 0, []byte{1}), code: 501, text: "type 8, all octets = <<1>>: unknown_frame"},
 	{name: "17 header without method", send: headerFrame(60, 0, 0), code: 505, text: "expected method frame, got non method frame instead"},
 	{name: "17 body without method", send: frame(3, 1, []byte("x")), code: 505, text: "expected method frame, got non method frame instead"},
 	{name: "17 header of another class", send: join(pub, headerFrame(50, 0, 0)), code: 505, text: "expected content header for class 60, got one for class 50 instead"},
@@ -86,9 +89,13 @@ var hostile = []struct {
 		wire.AppendTable(nil, deepTable(5_000))...))), code: 501, text: "too deep"},
 	{name: "server's method", send: methodFrame(&wire.BasicDeliver{}), code: 503},
 	{name: "connection method on a channel", send: methodFrame(&wire.ConnectionClose{}), code: 503},
-	{name: "channel method on channel 0", send: wire.AppendMethod(nil, 0, &wire.ChannelOpen{}), code: 503},
+	{name: "channel method on channel 0", send: wire.AppendMethod(nil, 0, &wire.ChannelOpen{}), code: 504, text: notNow},
 	{name: "reserved flags", send: join(pub, headerFrame(60, 0, 1)), code: 501},
-	{name: "two hosts", send: wire.AppendMethod(nil, 0, &wire.ConnectionOpen{VirtualHost: "/"}), code: 503},
+	{name: "two hosts", send: wire.AppendMethod(nil, 0, &wire.ConnectionOpen{VirtualHost: "/"}), code: 504, text: notNow},
+	{name: "two logins", send: wire.AppendMethod(nil, 0, rawStartOk("guest")), code: 504, text: notNow},
+	{name: "limits agreed twice", send: wire.AppendMethod(nil, 0, &wire.ConnectionTuneOk{ChannelMax: 1, FrameMax: 4096}), code: 504, text: notNow},
+	{name: "answer to no close", send: wire.AppendMethod(nil, 0, &wire.ConnectionCloseOk{}), code: 504, text: notNow},
+	{name: "queue method on channel 0", send: wire.AppendMethod(nil, 0, &wire.QueueDeclare{Queue: "q"}), code: 504, text: notNow},
 	{name: "secret", send: wire.AppendMethod(nil, 0, &wire.ConnectionUpdateSecret{}), code: 530},
 }
 

@@ -67,10 +67,12 @@ func (ch *channel) returnMessage(m *wire.BasicPublish, p *wire.Properties, body 
 	o.mu.Lock()
 	before := len(o.buf)
 	if !o.closing && !o.ended {
+		fitting := *p // it came with a frame of this connection, but clients count differently
+		ch.c.enc.fit(&fitting, ch.c, false, 0)
 		o.buf = wire.AppendMethod(o.buf, ch.id, &wire.BasicReturn{
 			ReplyCode: uint16(wire.NoRoute), ReplyText: wire.NoRoute.String(), Exchange: m.Exchange, RoutingKey: m.RoutingKey,
 		})
-		o.buf = wire.AppendContent(o.buf, ch.id, p, body, ch.c.frameMax)
+		o.buf = wire.AppendContent(o.buf, ch.id, &fitting, body, ch.c.frameMax)
 	}
 	o.done(before)
 }

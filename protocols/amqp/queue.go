@@ -100,6 +100,9 @@ func (ch *channel) onQueuePurge(m *wire.QueuePurge) error {
 	if err != nil {
 		return err
 	}
+	if info, err := ch.c.link.Queue(name); err == nil && info.Type == kernel.Stream {
+		return ch.notOnStream("queue.purge", name)
+	}
 	n, err := ch.c.link.PurgeQueue(ch.c.ctx, name)
 	if err != nil {
 		return ch.c.refused(err)

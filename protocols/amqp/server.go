@@ -26,6 +26,7 @@ const (
 	preAuthFrameMax = 8192      // of frames before the login has succeeded
 	hardMaxMessage  = 512 << 20 // an announced body above this is no message but an attack
 	closeTimeout    = 3 * time.Second
+	settleTime      = 5 * time.Second // for publishes under way when the client closes
 )
 
 // Config is what a Server is made from. Zero values mean the defaults.

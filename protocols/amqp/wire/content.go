@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 )
 
 // Flags of the properties, in the order they are written.
@@ -142,8 +143,40 @@ func appendProperty(b []byte, set uint16, v []byte) []byte {
 	return appendShortstr(b, v)
 }
 
-// AppendContent appends the header frame and the body frames of a message,
-// none larger than frameMax, overhead included.
+// HeaderFrameSize is the most that the header frame of AppendContent takes,
+// overhead included.
+func (p *Properties) HeaderFrameSize() int {
+	size := FrameOverhead + 2 + 2 + 8 + 2 // class, weight, body size, flags
+	for _, t := range [...]struct {
+		flag uint16
+		text []byte
+	}{
+		{HasContentType, p.ContentType}, {HasContentEncoding, p.ContentEncoding}, {HasCorrelationID, p.CorrelationID},
+		{HasReplyTo, p.ReplyTo}, {HasExpiration, p.Expiration}, {HasMessageID, p.MessageID}, {HasType, p.Type},
+		{HasUserID, p.UserID}, {HasAppID, p.AppID}, {HasClusterID, p.ClusterID},
+	} {
+		if p.Has(t.flag) {
+			size += 1 + min(len(t.text), math.MaxUint8)
+		}
+	}
+	if p.Has(HasHeaders) {
+		size += 4 + len(p.Headers)
+	}
+	if p.Has(HasDeliveryMode) {
+		size++
+	}
+	if p.Has(HasPriority) {
+		size++
+	}
+	if p.Has(HasTimestamp) {
+		size += 8
+	}
+	return size
+}
+
+// AppendContent appends the header frame and the body frames of a message. Body
+// frames are no larger than frameMax, overhead included; a header frame cannot
+// be split: whether it is small enough is for the caller to see to.
 func AppendContent(b []byte, channel uint16, p *Properties, body []byte, frameMax int) []byte {
 	b, start := beginFrame(b, FrameHeader, channel)
 	b = append(b, 0, ClassBasic, 0, 0)

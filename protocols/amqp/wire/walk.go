@@ -106,6 +106,11 @@ func AppendBoolField[N string | []byte](b []byte, name N, value bool) []byte {
 	return appendBits(append(b, 't'), value)
 }
 
+// AppendLongField appends a table entry with a 64 bit integer.
+func AppendLongField[N string | []byte](b []byte, name N, value int64) []byte {
+	return appendLonglong(append(appendShortstr(b, name), 'l'), uint64(value))
+}
+
 // AppendVoidField appends a table entry without value.
 func AppendVoidField[N string | []byte](b []byte, name N) []byte {
 	return append(appendShortstr(b, name), 'V')
