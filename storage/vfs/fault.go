@@ -170,6 +170,9 @@ func (f *Fault) Size(name string) (int64, error) { return f.fs.Size(name) }
 // Free implements [FS].
 func (f *Fault) Free(dir string) (int64, error) { return f.fs.Free(dir) }
 
+// Capacity implements [FS].
+func (f *Fault) Capacity(dir string) (int64, error) { return f.fs.Capacity(dir) }
+
 // SyncDir implements [FS].
 func (f *Fault) SyncDir(dir string) error {
 	if _, err := f.check(OpSyncDir, dir); err != nil {

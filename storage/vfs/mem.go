@@ -204,6 +204,9 @@ func (m *MemFS) Size(name string) (int64, error) {
 	return node.size, nil
 }
 
+// Capacity implements [FS]: nobody knows.
+func (m *MemFS) Capacity(string) (int64, error) { return math.MaxInt64, nil }
+
 // Free implements [FS].
 func (m *MemFS) Free(string) (int64, error) {
 	m.mu.Lock()

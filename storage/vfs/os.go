@@ -77,11 +77,19 @@ func (osFS) Size(name string) (int64, error) {
 }
 
 func (osFS) Free(dir string) (int64, error) {
-	n, err := freeBytes(dir)
+	free, _, err := volume(dir)
 	if err != nil {
 		return 0, &os.PathError{Op: "statfs", Path: dir, Err: err}
 	}
-	return n, nil
+	return free, nil
+}
+
+func (osFS) Capacity(dir string) (int64, error) {
+	_, size, err := volume(dir)
+	if err != nil {
+		return 0, &os.PathError{Op: "statfs", Path: dir, Err: err}
+	}
+	return size, nil
 }
 
 func (osFS) SyncDir(dir string) error {

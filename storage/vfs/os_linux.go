@@ -90,14 +90,16 @@ func preallocate(f *os.File, size int64) error {
 	return err
 }
 
-func freeBytes(dir string) (int64, error) {
+// volume returns how many bytes the volume of dir has, free for us and in all.
+func volume(dir string) (free, size int64, err error) {
 	var st unix.Statfs_t
 	for {
 		err := unix.Statfs(dir, &st)
 		if errors.Is(err, unix.EINTR) {
 			continue
 		}
-		return int64(min(st.Bavail, math.MaxInt64/uint64(max(st.Bsize, 1)))) * st.Bsize, err
+		most := math.MaxInt64 / uint64(max(st.Bsize, 1))
+		return int64(min(st.Bavail, most)) * st.Bsize, int64(min(st.Blocks, most)) * st.Bsize, err
 	}
 }
 

@@ -24,4 +24,4 @@ func datasync(f *os.File) error { return f.Sync() }
 
 func preallocate(f *os.File, size int64) error { return writeZeros(f, size) }
 
-func freeBytes(string) (int64, error) { return math.MaxInt64, nil }
+func volume(string) (free, size int64, err error) { return math.MaxInt64, math.MaxInt64, nil }

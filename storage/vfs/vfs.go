@@ -65,6 +65,10 @@ type FS interface {
 	// of dir, math.MaxInt64 if nobody knows.
 	Free(dir string) (int64, error)
 
+	// Capacity returns how many bytes the volume of dir has, used or not,
+	// math.MaxInt64 if nobody knows.
+	Capacity(dir string) (int64, error)
+
 	// SyncDir makes the names in dir durable.
 	SyncDir(dir string) error
 

@@ -280,6 +280,12 @@ func TestFree(t *testing.T) {
 	if n, err := OS().Free(t.TempDir()); n <= 0 || err != nil {
 		t.Errorf("of the machine: %d, %v", n, err)
 	}
+	if size, err := NewFault(OS()).Capacity(t.TempDir()); size <= 0 || err != nil {
+		t.Errorf("size of the volume: %d, %v", size, err)
+	}
+	if size, err := m.Capacity("."); size != math.MaxInt64 || err != nil {
+		t.Errorf("size in memory: %d, %v", size, err)
+	}
 	if _, err := OS().Free(t.TempDir() + "/missing"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no directory: %v", err)
 	}
