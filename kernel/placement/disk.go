@@ -20,15 +20,9 @@ type disk struct {
 // open begins to watch the volume of a group's directory. floor is in bytes.
 func (d *disk) open(cfg Config, floor int64) {
 	d.logger, d.floor = cfg.Logger, floor
-	fs, ok := cfg.FS.(interface{ Free(string) (int64, error) })
-	if !ok {
-		return
-	}
-	d.free = func() (int64, error) { return fs.Free(cfg.Dir) }
-	if fs, ok := cfg.FS.(interface{ Capacity(string) (int64, error) }); ok {
-		if size, err := fs.Capacity(cfg.Dir); err == nil && size > 0 {
-			d.floor = min(floor, size/4)
-		}
+	d.free = func() (int64, error) { return cfg.FS.Free(cfg.Dir) }
+	if size, err := cfg.FS.Capacity(cfg.Dir); err == nil {
+		d.floor = min(floor, size/4)
 	}
 	d.look()
 }

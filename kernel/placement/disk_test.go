@@ -131,6 +131,29 @@ func TestLowDisk(t *testing.T) {
 	consume(t, g, id, 10)
 }
 
+// smallVolume is a disk of a given size.
+type smallVolume struct {
+	vfs.FS
+	size int64
+}
+
+func (v smallVolume) Capacity(string) (int64, error) { return v.size, nil }
+
+// TestFloorOfSmallDisk: on a small volume the floor is a quarter of it.
+func TestFloorOfSmallDisk(t *testing.T) {
+	n, fs := lowNode(t)
+	n.fs = smallVolume{fs, 2 * floor}
+	g := n.open()
+	defer n.close(g)
+	parts, _ := queue(t, g, 1, 1, kernel.RetainUsed)
+	fs.SetFree(floor - 1)
+	g.tick()
+	publish(t, g, g.Targets(parts...), 0, 10)
+	fs.SetFree(floor/2 - 1)
+	g.tick()
+	code(t, g.Append(g.Targets(parts...), numbered(1), nil, 0), kernel.CodeLimit)
+}
+
 // TestLowDiskIsFreed: while the disk is low, what has been settled leaves it,
 // although nothing is published that would make a seal due.
 func TestLowDiskIsFreed(t *testing.T) {
