@@ -71,7 +71,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.acks.init(s.limits.ReceiveMaximum)
 	c.out.wake = make(chan struct{}, 1)
-	c.out.total = &s.queued
+	c.out.total = s.queued
 	c.feeds = map[string]*feed{}
 	return c
 }

@@ -22,6 +22,7 @@ type feed struct {
 	member member // nil for a live feed
 	credit int    // granted, not delivered
 	hungry bool   // in a line of the window
+	holds  bool   // listed in window.holders
 	gone   bool   // unsubscribed, replaced or ended
 }
 
@@ -50,6 +51,11 @@ func (f *feed) Deliver(batch []kernel.Delivery) {
 	s.mu.Lock()
 	for i := range batch {
 		s.deliver(f, &batch[i], now)
+	}
+	if f.member != nil && !s.closed {
+		for _, r := range s.win.recall(f, s.total.Over() && s.backlog() >= s.bound(lowMark)) {
+			r.to.Credit(r.n)
+		}
 	}
 	s.unlock()
 }

@@ -1,16 +1,21 @@
 package mqtt
 
 import (
+	"slices"
 	"sync"
-	"sync/atomic"
 
 	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/protocols/listener"
 	"github.com/trivium-mq/trivium/protocols/mqtt/wire"
 )
 
 const (
 	// keepBuffer is the largest outgoing buffer that an idle connection keeps.
 	keepBuffer = 64 << 10
+	// maxKeep is the largest buffer that is used again at all, and largeFrame
+	// the size from which room for a packet is made at once, not by doubling.
+	maxKeep    = 2 << 20
+	largeFrame = 64 << 10
 	// lowMark is the backlog in bytes below which members are given credit.
 	lowMark = 256 << 10
 	// maxControl is how many bytes of acknowledgements and answers may wait: a
@@ -32,8 +37,7 @@ type sender struct {
 	bufBytes  int // bound for QoS 0
 	liveBytes int // bound for parked live messages
 	clientID  string
-	total     *atomic.Int64 // backlog of all connections, and its limit
-	maxTotal  int64
+	total     *listener.Memory // backlog of all connections
 
 	mu      sync.Mutex
 	buf     []byte // whole packets
@@ -57,7 +61,6 @@ type sender struct {
 func (s *sender) init(version byte, maxPacket, quota int, l *Limits) {
 	s.version, s.maxPacket = version, maxPacket
 	s.bufBytes, s.liveBytes = l.OutBuffer, l.LiveBuffer
-	s.maxTotal = int64(l.OutTotal)
 	s.win.init(quota)
 }
 
@@ -80,7 +83,7 @@ func (s *sender) backlog() int { return len(s.buf) + s.writing }
 // account keeps the total of all connections about right. mu is held.
 func (s *sender) account() {
 	if d := s.backlog() + s.win.parkedBytes - s.counted; !s.ended && (d >= accountStep || d <= -accountStep) {
-		s.total.Add(int64(d))
+		s.total.Add(d)
 		s.counted += d
 	}
 }
@@ -88,14 +91,14 @@ func (s *sender) account() {
 // unaccount takes the connection out of the total.
 func (s *sender) unaccount() {
 	s.mu.Lock()
-	s.total.Add(-int64(s.counted))
+	s.total.Add(-s.counted)
 	s.counted, s.ended = 0, true
 	s.mu.Unlock()
 }
 
 // bound is n, or less while all connections together have too much waiting.
 func (s *sender) bound(n int) int {
-	if s.total.Load() > s.maxTotal {
+	if s.total.Over() {
 		return min(n, tightBytes)
 	}
 	return n
@@ -173,8 +176,16 @@ func (s *sender) frameOf(f *feed, m *message) wire.Frame {
 	return fr
 }
 
+// makeRoom grows the buffer for a large packet at once.
+func (s *sender) makeRoom(n int) {
+	if n >= largeFrame {
+		s.buf = slices.Grow(s.buf, n)
+	}
+}
+
 // append encodes straight into the buffer.
 func (s *sender) append(fr *wire.Frame, m *message, now int64) {
+	s.makeRoom(fr.Size())
 	start := len(s.buf)
 	out, _, props := fr.Append(s.buf)
 	s.buf = out
@@ -195,6 +206,7 @@ func encode(fr *wire.Frame, m *message) (f frame) {
 
 // copyFrame appends an encoded frame with its packet identifier.
 func (s *sender) copyFrame(f *frame, id uint16, expires, now int64) {
+	s.makeRoom(len(f.bytes))
 	start := len(s.buf)
 	s.buf = append(s.buf, f.bytes...)
 	if f.idAt > 0 {

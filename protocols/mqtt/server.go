@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -91,7 +90,7 @@ type Server struct {
 	log    zerolog.Logger
 	conns  listener.Group
 	wills  wills
-	queued atomic.Int64 // bytes that wait for clients, to accountStep per connection
+	queued *listener.Memory // bytes that wait for clients, to accountStep per connection
 
 	mu       sync.Mutex
 	open     map[*conn]struct{}
@@ -103,6 +102,7 @@ func NewServer(c Config) *Server { return newServer(realNode{c.Broker}, c.Limits
 
 func newServer(n node, l Limits, log zerolog.Logger) *Server {
 	s := &Server{node: n, limits: l.withDefaults(), log: log, open: map[*conn]struct{}{}}
+	s.queued = listener.NewMemory(s.limits.OutTotal)
 	s.wills.init(s)
 	return s
 }

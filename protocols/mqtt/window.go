@@ -1,5 +1,7 @@
 package mqtt
 
+import "slices"
+
 const (
 	// maxInFlight bounds a window: slots are indexed by packet identifier.
 	maxInFlight = 32768
@@ -34,10 +36,11 @@ type parked struct {
 // Receive Maximum, over all its subscriptions, exact to the message. It is
 // pure and not safe for concurrent use: sender.mu guards it.
 //
-// Members get their share of the free part of the window as credit. Credit
-// cannot be called back, so when idle members hold what a busy one lacks, the
-// busy one gets a little more than there is; what is delivered beyond the
-// window is parked here until the client acknowledges something.
+// Members get their share of the free part of the window as credit. Nobody
+// knows who will use it, so when idle members hold what a busy one lacks, the
+// busy one gets a little more than there is; once the window is full, all credit
+// is taken back. What was on its way then is parked here until the client
+// acknowledges something.
 type window struct {
 	quota    int
 	inFlight int    // slots taken
@@ -53,8 +56,20 @@ type window struct {
 
 	hungry   []*feed // QoS 1 members that lack credit, longest first
 	hungry0  []*feed // members whose deliveries need no acknowledgement
+	holders  []*feed // members that may have credit, each once
+	recalls  []grant // scratch of recall
 	sizeHint int     // about how large deliveries are
 }
+
+// grant is credit for a member, or with a negative n credit taken from it.
+type grant struct {
+	to member
+	n  int
+}
+
+// maxRecalls bounds the members whose credit is taken back at a time; what others
+// deliver meanwhile is parked.
+const maxRecalls = 256
 
 func (w *window) init(quota int) { w.quota, w.sizeHint = quota, 16<<10 }
 
@@ -161,6 +176,54 @@ func (w *window) delivered(f *feed, size int) {
 	}
 }
 
+// recall takes back credit that cannot be used: all of it once the window is
+// full, else what exceeds f's target because deliveries have become larger. tight
+// is as if the window were full for f. The result is valid until the next call.
+func (w *window) recall(f *feed, tight bool) []grant {
+	w.recalls = w.recalls[:0]
+	if n := f.credit; n > 0 && !f.gone && (tight || n > 2*w.target(f)) {
+		if !tight {
+			n -= w.target(f)
+		}
+		w.revoke(f, n)
+	}
+	if w.inFlight+w.parkedMember < w.quota {
+		return w.recalls
+	}
+	for n := len(w.holders); n > 0 && len(w.recalls) < maxRecalls; n-- {
+		h := w.holders[n-1]
+		w.holders[n-1] = nil
+		w.holders = w.holders[:n-1]
+		h.holds = false
+		if h.credit > 0 && !h.gone {
+			w.revoke(h, h.credit)
+		}
+	}
+	return w.recalls
+}
+
+// hold lists a member that has credit.
+func (w *window) hold(f *feed) {
+	if f.holds {
+		return
+	}
+	if len(w.holders) > 64+2*w.feeds {
+		w.holders = slices.DeleteFunc(w.holders, func(h *feed) bool { return h.gone })
+	}
+	f.holds = true
+	w.holders = append(w.holders, f)
+}
+
+// revoke books that a member loses credit.
+func (w *window) revoke(f *feed, n int) {
+	f.credit -= n
+	if f.counted() {
+		w.credit -= n
+	}
+	w.recalls = append(w.recalls, grant{f.member, -n})
+	w.starve(f)
+}
+
 func (w *window) starve(f *feed) {
 	if f.hungry || f.gone {
 		return
@@ -208,6 +271,9 @@ func (w *window) grant() (*feed, int) {
 		}
 		f.credit += n
 		w.credit += n
+		if w.hold(f); f.credit <= 0 {
+			w.starve(f) // it has had more than was left to it
+		}
 		return f, n
 	}
 	return nil, 0

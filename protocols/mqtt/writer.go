@@ -30,8 +30,8 @@ func (c *conn) write() {
 		if err != nil {
 			c.end(wire.Success, "", err)
 		}
-		if cap(buf) > keepBuffer && len(buf) < cap(buf)/4 {
-			buf = nil // the load has gone down
+		if cap(buf) > maxKeep || cap(buf) > keepBuffer && len(buf) < cap(buf)/4 {
+			buf = nil // it was for a large message, or the load has gone down
 		}
 	}
 }
@@ -129,10 +129,6 @@ const grantRun = 16
 // and the backlog allow. Called by the reader after acknowledgements, by the
 // writer after a write.
 func (c *conn) replenish() {
-	type grant struct {
-		to member
-		n  int
-	}
 	s := &c.out
 	for {
 		var grants [grantRun]grant
