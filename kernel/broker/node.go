@@ -17,7 +17,7 @@ import (
 
 // FormatVersion is the version of the data directory as a whole. Every file in
 // it has a version of its own besides.
-const FormatVersion = 1
+const FormatVersion = 2
 
 var (
 	// ErrLocked: another process uses the data directory.

@@ -102,7 +102,7 @@ func (b *Broker) openLayers(cfg Config) (err error) {
 		if cfg.FS != nil {
 			b.kv, err = kv.OpenMemory()
 		} else {
-			b.kv, err = kv.Open(path.Join(dir, kvDir))
+			b.kv, err = kv.Open(path.Join(dir, kvDir), func() (int64, error) { return fsys.Free(dir) })
 		}
 		if err != nil {
 			return err

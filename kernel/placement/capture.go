@@ -12,8 +12,8 @@ import (
 )
 
 // A checkpoint's payload is the state of the machine and of all windows as of
-// a seal, and the manifest of the log: docs/formats/entry.md.
-const stateVersion = 1
+// a seal, the manifest of the log, and the keyed state: docs/formats/entry.md.
+const stateVersion = 2
 
 // capture is a seal on its way to a checkpoint.
 type capture struct {
@@ -71,13 +71,14 @@ func (s *shard) capture(c *capture) {
 	c.added()
 }
 
-// payload encodes the checkpoint. The plan has been installed.
+// payload encodes the checkpoint, up to the keyed state. The plan has been
+// installed.
 func (c *capture) payload() ([]byte, error) {
 	manifest, err := c.plan.Manifest()
 	if err != nil {
 		return nil, err
 	}
-	b := appendBytes([]byte{stateVersion}, c.machine)
+	b := appendBytes(nil, c.machine)
 	b = appendBytes(b, manifest.Append(nil))
 	all := slices.Concat(c.windows...)
 	slices.SortFunc(all, func(a, b windowState) int {
@@ -89,7 +90,7 @@ func (c *capture) payload() ([]byte, error) {
 		b = binary.AppendUvarint(b, uint64(w.part))
 		b = appendBytes(b, w.data)
 	}
-	return b, nil
+	return appendBytes([]byte{stateVersion}, b), nil
 }
 
 // appendTo encodes the machine's tables; equal machines give equal bytes.
@@ -128,7 +129,7 @@ func (t *topic) appendTo(b []byte) []byte {
 	return b
 }
 
-// saved is a checkpoint's payload as read.
+// saved is a checkpoint's payload as read, without the keyed state.
 type saved struct {
 	machine  []byte
 	manifest *slog.Manifest
@@ -137,9 +138,6 @@ type saved struct {
 
 func decodeSaved(b []byte) (*saved, error) {
 	d := decoder{b: b}
-	if v := d.byte(); d.err == nil && v != stateVersion {
-		return nil, fmt.Errorf("%w: state version %d, want %d", errFormat, v, stateVersion)
-	}
 	sv := &saved{machine: d.bytes()}
 	manifest := d.bytes()
 	for n := d.count(3); n > 0 && d.err == nil; n-- {

@@ -1,9 +1,11 @@
 package placement
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/storage/vfs"
 )
 
 // errand is what the completer is asked to do: answer a flight, or run a
@@ -37,6 +39,15 @@ func (c *completer) post(flights ...*flight) {
 	for _, f := range flights {
 		c.box.post(errand{flight: f})
 	}
+}
+
+// run runs fn in its place in the order, and returns its result.
+func (c *completer) run(fn func() error) error {
+	done := make(chan error, 1)
+	if !c.box.post(errand{call: func() { done <- fn() }}) {
+		return errStopped
+	}
+	return <-done
 }
 
 // early answers the publishes of a flight that has not even been proposed.
@@ -77,7 +88,9 @@ func (c *completer) step() bool {
 func (c *completer) answer(f *flight, now int64) {
 	if len(f.keyed) > 0 {
 		if err := c.write(f.index, f.keyed); err != nil {
-			c.failed(err)
+			if !errors.Is(err, vfs.ErrNoSpace) { // else the group stops anyway
+				c.failed(err)
+			}
 			f.err = kernel.Errorf(kernel.CodeUnknown, "", "", "keyed state: %v", err)
 		}
 	}

@@ -33,6 +33,7 @@ func (d *drivers) start(g *Group) {
 	d.settle = make(chan struct{}, 1)
 	d.started = true
 	g.prop.delay = func() { signal(d.settle) }
+	g.keyed.pause = func(err error, tries int) bool { return d.pause(g, err, tries) }
 	for _, s := range g.shards {
 		d.run(s.box.wake, s.step)
 	}
@@ -128,6 +129,28 @@ func (d *drivers) seal(s *sealer) {
 			retry.Reset(pause)
 			pause = min(2*pause, sealRetryMax)
 		}
+	}
+}
+
+// A write of keyed state that finds no room is tried again, and complained about,
+// this often.
+const (
+	keyedRetry    = 200 * time.Millisecond
+	keyedComplain = int(30 * time.Second / keyedRetry)
+)
+
+// pause waits a moment; it returns false when the group stops.
+func (d *drivers) pause(g *Group, err error, tries int) bool {
+	if tries%keyedComplain == 0 {
+		g.cfg.Logger.Error().Err(err).Uint32("placement", g.cfg.ID).Msg("confirms wait until keyed state can be written")
+	}
+	wait := time.NewTimer(keyedRetry)
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+		return true
+	case <-d.ctx.Done():
+		return false
 	}
 }
 

@@ -161,7 +161,6 @@ func (h *history) open(disk vfs.FS) error {
 		s.manual = true
 	}
 	g.prop.delay = func() { h.delay = true }
-	g.sealer.sync = func() error { return h.model.keysSynced() }
 	if h.log, err = raftgroup.NewSim(log.Group(1), g.machine, meta, 1<<10); err != nil {
 		return err
 	}

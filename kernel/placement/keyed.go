@@ -3,10 +3,12 @@ package placement
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"sync/atomic"
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/storage/kv"
+	"github.com/trivium-mq/trivium/storage/vfs"
 )
 
 // keyed is the group's part of the node's key-value store.
@@ -19,6 +21,10 @@ type keyed struct {
 	// checkpoint made that would take it for written: the next start applies the
 	// log again from the one before.
 	failed atomic.Pointer[error]
+
+	// pause waits before a write that found no room is tried again; false: the
+	// group stops. nil as long as nothing else would go on meanwhile.
+	pause func(err error, tries int) bool
 }
 
 func newKeyed(store *kv.Store, id uint32) *keyed {
@@ -29,12 +35,17 @@ func (k *keyed) key(key []byte) []byte {
 	return append(k.prefix[:len(k.prefix):len(k.prefix)], key...)
 }
 
-// write does the keyed writes of one entry. Doing them again changes nothing.
+// write does the keyed writes of one entry. Doing them again changes nothing. On
+// a full disk it waits for room: the entry is in the log, and what comes after it
+// must find it written.
 func (k *keyed) write(index uint64, puts [][]byte) error {
 	if err := k.failed.Load(); err != nil {
 		return *err
 	}
 	err := k.commit(index, puts)
+	for tries := 0; errors.Is(err, vfs.ErrNoSpace) && k.pause != nil && k.pause(err, tries); tries++ {
+		err = k.commit(index, puts)
+	}
 	if err != nil {
 		k.failed.Store(&err)
 	}
@@ -62,14 +73,6 @@ func (k *keyed) commit(index uint64, puts [][]byte) error {
 	return k.store.Commit(&k.batch)
 }
 
-// sync makes everything written so far durable.
-func (k *keyed) sync() error {
-	if err := k.failed.Load(); err != nil {
-		return *err
-	}
-	return k.store.Sync()
-}
-
 // forget drops what is remembered of deleted keys for replay, which never goes
 // back behind index.
 func (k *keyed) forget(index uint64) error { return k.store.Forget(k.prefix, index) }
@@ -80,7 +83,8 @@ var errNoKeys = &kernel.Error{Code: kernel.CodeNotAllowed, Detail: "a volatile g
 const maxKey = 16 << 10
 
 // Put writes keyed state: all entries or none, durable when it returns. The
-// last writer wins. CodeUnknown as for every command; it may be repeated.
+// last writer wins. CodeUnavailable: also when the disk is full. CodeUnknown as for
+// every command; it may be repeated.
 func (g *Group) Put(ctx context.Context, entries []KV) error {
 	if g.keyed.store == nil {
 		return errNoKeys
@@ -94,6 +98,9 @@ func (g *Group) Put(ctx context.Context, entries []KV) error {
 	}
 	if size > g.limits.RecordBytes {
 		return errTooLarge
+	}
+	if err := g.keyed.store.Room(size); err != nil {
+		return kernel.Errorf(kernel.CodeUnavailable, "", "", "%v", err)
 	}
 	_, err := g.do(ctx, putCommand(entries))
 	return err

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"bufio"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -17,6 +18,8 @@ type machine struct {
 	mu   sync.Mutex
 	log  *slog.Log
 	open func(m *slog.Manifest, alone bool) (*slog.Log, error)
+	// loadKeys replaces the keyed state.
+	loadKeys func(*bufio.Reader) error
 	table
 
 	nextPartition PartitionID

@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"bytes"
 	"slices"
 
 	"github.com/trivium-mq/trivium/kernel"
@@ -23,8 +22,6 @@ type model struct {
 	drops     int
 	known     map[PartitionID]int64 // how far content goes
 	puts      map[byte][]*put
-	synced    []KV // keyed state as of the last sync, with indexes
-	syncedAt  []uint64
 	groupList []*groupModel
 }
 
@@ -151,17 +148,6 @@ func (m *model) put() {
 	m.puts[key] = append(m.puts[key], &put{value: value, done: ch})
 }
 
-// keysSynced stands for the sync of the keyed state.
-func (m *model) keysSynced() error {
-	m.synced, m.syncedAt = nil, nil
-	k := m.h.g.keyed
-	return k.store.Iterate(k.prefix, func(key, value []byte, index uint64) error {
-		m.synced = append(m.synced, KV{bytes.Clone(key[len(k.prefix):]), bytes.Clone(value)})
-		m.syncedAt = append(m.syncedAt, index)
-		return nil
-	})
-}
-
 // remember looks at the dying node: what it has settled durably must stay so.
 func (m *model) remember() {
 	m.eachWindow(func(g *groupModel, w *window) {
@@ -183,8 +169,8 @@ func (m *model) eachWindow(fn func(g *groupModel, w *window)) {
 	}
 }
 
-// crash forgets what a crash makes unknown. Keys that were not synced are
-// lost: the log has them.
+// crash forgets what a crash makes unknown. Keys may be lost: checkpoint and log
+// have them.
 func (m *model) crash() {
 	m.retry = nil
 	for token := range m.next {
@@ -204,13 +190,7 @@ func (m *model) crash() {
 		}
 	}
 	if m.h.rng.Intn(2) == 0 {
-		m.h.keyID++
-		k := newKeyed(m.h.keys, m.h.keyID)
-		for i, e := range m.synced {
-			if err := k.store.Put(k.key(e.Key), e.Value, m.syncedAt[i]); err != nil {
-				m.h.failf("keys: %v", err)
-			}
-		}
+		m.h.keyID++ // an empty store; else one with more than the log has
 	}
 }
 

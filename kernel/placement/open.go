@@ -58,7 +58,8 @@ func openState(cfg Config) (*Group, *checkpoint.Store, checkpoint.Meta, error) {
 	if err != nil {
 		return nil, nil, none, fmt.Errorf("placement: open group %d: %w", cfg.ID, err)
 	}
-	meta, sv, err := loadSaved(store)
+	keys := newKeyed(cfg.KV, cfg.ID)
+	meta, sv, err := loadSaved(store, keys)
 	if err != nil {
 		return nil, nil, none, fmt.Errorf("placement: open group %d: %w", cfg.ID, err)
 	}
@@ -69,12 +70,13 @@ func openState(cfg Config) (*Group, *checkpoint.Store, checkpoint.Meta, error) {
 		return nil, nil, none, fmt.Errorf("placement: open group %d: %w", cfg.ID, err)
 	}
 	g := newGroup(cfg)
-	g.keyed = newKeyed(cfg.KV, cfg.ID)
+	g.keyed = keys
 	for _, s := range g.shards {
 		s.ahead = readAhead
 	}
 	alone := cfg.Raft.Transport == nil
 	m := g.machine
+	m.loadKeys = keys.load
 	m.open = func(manifest *slog.Manifest, alone bool) (*slog.Log, error) {
 		return slog.Open(cfg.FS, path.Join(cfg.Dir, "segments"), slog.Options{Cache: cfg.Cache, Source: cfg.WAL, Alone: alone}, manifest)
 	}
@@ -85,7 +87,7 @@ func openState(cfg Config) (*Group, *checkpoint.Store, checkpoint.Meta, error) {
 		cfg.Logger.Error().Err(missing.Err).Str("segment", slog.SegmentName(missing.ID)).Msg("a segment file is missing or damaged: its records cannot be read")
 	}
 	g.sealer = &sealer{
-		machine: m, store: store, sync: g.keyed.sync, forget: g.keyed.forget, looked: g.disk.look, alone: alone, clock: g.clock, metrics: &g.metrics,
+		machine: m, store: store, save: g.keyed.save, forget: g.keyed.forget, looked: g.disk.look, alone: alone, clock: g.clock, metrics: &g.metrics,
 		logger: cfg.Logger, kept: []*slog.Manifest{sv.manifest}, wake: make(chan struct{}, 1),
 	}
 	m.sealer = g.sealer
@@ -134,35 +136,10 @@ func (l lateMachine) Apply(entries []raftgroup.Entry) {
 	l.machine.Apply(entries)
 }
 
-// loadSaved reads the newest checkpoint; without one it is the empty state.
-func loadSaved(store *checkpoint.Store) (checkpoint.Meta, *saved, error) {
-	if len(store.List()) == 0 {
-		return checkpoint.Meta{}, &saved{manifest: &slog.Manifest{}}, nil
-	}
-	meta, r, err := store.Latest()
-	if err != nil {
-		return meta, nil, err
-	}
-	payload := make([]byte, meta.Size) // as long as the file, which was checked
-	_, err = io.ReadFull(r, payload)
-	if err = errors.Join(err, r.Close()); err != nil {
-		return meta, nil, fmt.Errorf("checkpoint %s: %w", meta.ID(), err)
-	}
-	sv, err := decodeSaved(payload)
-	if err != nil {
-		return meta, nil, fmt.Errorf("checkpoint %s: %w", meta.ID(), err)
-	}
-	return meta, sv, nil
-}
-
 // Restore replaces the whole state by that of a checkpoint which the leader
 // has sent, since this node was too far behind.
 func (m *machine) Restore(meta checkpoint.Meta, r io.Reader) error {
-	payload := make([]byte, meta.Size)
-	if _, err := io.ReadFull(r, payload); err != nil {
-		return fmt.Errorf("placement: restore checkpoint %s: %w", meta.ID(), err)
-	}
-	sv, err := decodeSaved(payload)
+	sv, keys, err := readSaved(r, meta.Size)
 	if err != nil {
 		return fmt.Errorf("placement: restore checkpoint %s: %w", meta.ID(), err)
 	}
@@ -170,13 +147,14 @@ func (m *machine) Restore(meta checkpoint.Meta, r io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("placement: restore checkpoint %s: %w", meta.ID(), err)
 	}
+	keyErr := m.out.run(func() error { return m.loadKeys(keys) })
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.sealer.reset(sv.manifest)
 	m.clear()
 	old := m.log
 	m.log, m.index, m.broken = log, meta.Index, false
-	if err := m.restore(sv); err != nil {
+	if err := errors.Join(keyErr, m.restore(sv)); err != nil {
 		m.broken = true // the old state is gone
 		return fmt.Errorf("placement: restore checkpoint %s: %w", meta.ID(), err)
 	}

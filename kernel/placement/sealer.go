@@ -15,15 +15,15 @@ import (
 	"github.com/trivium-mq/trivium/storage/vfs"
 )
 
-// sealer turns captures into checkpoints: segment, keyed state, install,
-// checkpoint, log cut, in this order, so that a crash between any two leaves a
+// sealer turns captures into checkpoints: segment, install, checkpoint with the
+// keyed state, log cut, in this order, so that a crash between any two leaves a
 // checkpoint with all it needs. It is stepped in the background, one capture
 // after the other.
 type sealer struct {
 	machine *machine
 	log     replicator
 	store   *checkpoint.Store
-	sync    func() error // of the keyed state
+	save    func(io.Writer) error // the keyed state
 	forget  func(index uint64) error
 	looked  func() // after each step that has written: there is more or less room
 	alone   bool   // no other node has to make the same segments
@@ -150,9 +150,6 @@ func (s *sealer) checkpoint(c *capture) error {
 	if err := c.plan.Write(); err != nil {
 		return err
 	}
-	if err := s.sync(); err != nil {
-		return err
-	}
 	if err := s.install(c.plan); err != nil {
 		return err
 	}
@@ -167,8 +164,10 @@ func (s *sealer) checkpoint(c *capture) error {
 		return err
 	}
 	err = s.store.Write(meta, func(w io.Writer) error {
-		_, err := w.Write(payload)
-		return err
+		if _, err := w.Write(payload); err != nil {
+			return err
+		}
+		return s.save(w)
 	})
 	if err != nil {
 		return err

@@ -33,6 +33,14 @@ func (b *Batch) Delete(key []byte, index uint64) {
 // Len is the number of writes gathered.
 func (b *Batch) Len() int { return len(b.ops) }
 
+// Size is the number of bytes of keys and values gathered.
+func (b *Batch) Size() (n int) {
+	for i := range b.ops {
+		n += len(b.ops[i].key) + len(b.ops[i].value)
+	}
+	return n
+}
+
 // Reset empties the batch.
 func (b *Batch) Reset() {
 	clear(b.ops)
@@ -50,12 +58,16 @@ func (s *Store) Delete(key []byte, index uint64) error {
 }
 
 // Commit does the writes of a batch in their order, leaving out those whose
-// key was written or deleted at a higher index. It is visible at once, and
-// durable after Sync. A batch larger than Badger's transactions (about 600
+// key was written or deleted at a higher index. It is visible at once. An error
+// matching vfs.ErrNoSpace means that there was no room, and that the batch may be
+// committed again. A batch larger than Badger's transactions (about 600
 // KB, less what lies in values above 64 KB) is visible in parts.
 func (s *Store) Commit(b *Batch) error {
 	s.write.Lock()
 	defer s.write.Unlock()
+	if err := s.Room(b.Size()); err != nil {
+		return err
+	}
 	tx := s.db.NewTransaction(true)
 	defer func() { tx.Discard() }()
 	for i := range b.ops {

@@ -2,28 +2,28 @@
 // offsets, producers) in a Badger database, so that it costs disk and not
 // memory (docs/formats/kv.md).
 //
-// All of it can be rebuilt from checkpoint and log. Every key remembers the
-// log index that wrote it last, and an older index never overwrites a newer
-// one; so a log may be applied again from any point. Several placement groups
-// share a store and have indexes of their own: their keys begin with a prefix
-// for each.
+// A store begins empty: checkpoint and log, which are verified, bring everything
+// back, and the database is never trusted beyond the life of the process that
+// wrote it. Every key remembers the log index that wrote it last, and an older
+// index never overwrites a newer one; so a log may be applied again from any
+// point. Several placement groups share a store and have indexes of their own:
+// their keys begin with a prefix for each.
 package kv
 
 import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 
 	"github.com/dgraph-io/badger/v4"
+
+	"github.com/trivium-mq/trivium/storage/vfs"
 )
 
-// Version is the version byte of the format.
-const Version = 1
-
 var (
-	// ErrVersion: the store is of a format version this program does not read.
-	ErrVersion = errors.New("kv: unknown format version")
 	// ErrDamaged: a value is not what this package writes.
 	ErrDamaged = errors.New("kv: damaged")
 	// ErrStop ends Iterate early, without an error.
@@ -32,7 +32,6 @@ var (
 
 // First byte of a stored key.
 const (
-	kindFormat  = 'f' // one key: the format version
 	kindValue   = 'v' // index, then the value
 	kindDeleted = 'd' // index that deleted the key
 )
@@ -48,21 +47,53 @@ const (
 	valueLogBytes   = 64 << 20 // size of one of its files
 )
 
+// reserve is how much of the volume must be free for a write. Badger writes through
+// memory maps of files that reserve no space: where there is none, the process
+// dies by a signal. In the background it also writes out a memtable and merges
+// tables, which that much is enough for.
+const reserve = 48 << 20
+
 // Store is an open database. Keys are at most 64,000 bytes, values 60 MiB. It may be used concurrently; writes run one
 // after the other.
 type Store struct {
-	db *badger.DB
+	db   *badger.DB
+	free func() (int64, error) // bytes on the volume; nil: it does not matter
 
 	write sync.Mutex // a write compares before it sets
 }
 
-// Open opens or makes the store in dir.
-func Open(dir string) (*Store, error) { return open(badger.DefaultOptions(dir)) }
+// Open makes an empty store in dir; what a process before this one has left there
+// is removed. free tells how many bytes of the volume are free, nil means that
+// there is always enough. With too little the error matches vfs.ErrNoSpace.
+func Open(dir string, free func() (int64, error)) (*Store, error) {
+	if err := empty(dir); err != nil {
+		return nil, fmt.Errorf("kv: %w", err)
+	}
+	s := &Store{free: free}
+	if err := s.Room(0); err != nil {
+		return nil, fmt.Errorf("%w in %s", err, dir)
+	}
+	return s.open(badger.DefaultOptions(dir))
+}
 
 // OpenMemory makes a store without files, whose values are at most 1 MiB.
-func OpenMemory() (*Store, error) { return open(badger.DefaultOptions("").WithInMemory(true)) }
+func OpenMemory() (*Store, error) {
+	return new(Store).open(badger.DefaultOptions("").WithInMemory(true))
+}
 
-func open(opts badger.Options) (*Store, error) {
+// empty makes a directory that has nothing in it. It may be a mount point.
+func empty(dir string) error {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(dir)
+	for _, e := range entries {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+	}
+	return err
+}
+
+func (s *Store) open(opts badger.Options) (_ *Store, err error) {
 	memTable, threshold := int64(memTableBytes), int64(valueThreshold)
 	if opts.InMemory { // there is no value log: the threshold is the limit
 		memTable, threshold = 2*memTableBytes, 1<<20
@@ -72,44 +103,26 @@ func open(opts badger.Options) (*Store, error) {
 		WithBlockCacheSize(blockCacheBytes).WithIndexCacheSize(0).
 		WithNumLevelZeroTables(2).WithNumLevelZeroTablesStall(6).WithNumCompactors(2).
 		WithValueLogFileSize(valueLogBytes).WithValueThreshold(threshold)
-	db, err := badger.Open(opts)
-	if err != nil {
+	if s.db, err = badger.Open(opts); err != nil {
 		return nil, fmt.Errorf("kv: open %s: %w", opts.Dir, err)
-	}
-	s := &Store{db: db}
-	if err := s.checkFormat(); err != nil {
-		return nil, errors.Join(fmt.Errorf("kv: open %s: %w", opts.Dir, err), db.Close())
 	}
 	return s, nil
 }
 
-// checkFormat compares the format version, and writes it into a new store.
-func (s *Store) checkFormat() error {
-	return s.db.Update(func(tx *badger.Txn) error {
-		item, err := tx.Get([]byte{kindFormat})
-		if errors.Is(err, badger.ErrKeyNotFound) {
-			return tx.Set([]byte{kindFormat}, []byte{Version})
-		}
-		if err != nil {
-			return err
-		}
-		return item.Value(func(v []byte) error {
-			if len(v) != 1 || v[0] != Version {
-				return fmt.Errorf("%w: %x", ErrVersion, v)
-			}
-			return nil
-		})
-	})
-}
-
-// Sync makes everything written so far durable: to be called before the
-// checkpoint that relies on it is written.
-func (s *Store) Sync() error {
-	if s.db.Opts().InMemory {
+// Room returns an error matching vfs.ErrNoSpace if the volume has no room for n
+// more bytes of keys and values.
+func (s *Store) Room(n int) error {
+	if s.free == nil {
 		return nil
 	}
-	if err := s.db.Sync(); err != nil {
-		return fmt.Errorf("kv: sync: %w", err)
+	free, err := s.free()
+	if err != nil {
+		return fmt.Errorf("kv: %w", err)
+	}
+	// Values may be written twice, to the log and to a table, and more than once
+	// to a table, one after the other.
+	if need := reserve + 4*int64(n); free < need {
+		return fmt.Errorf("kv: %w: %d MiB free, the keyed state needs %d MiB", vfs.ErrNoSpace, free>>20, need>>20)
 	}
 	return nil
 }
@@ -130,9 +143,15 @@ func (s *Store) Collect() (bool, error) {
 	return true, nil
 }
 
-// Close writes out what is in memory and closes the store. Nobody uses it any
-// more.
+// Close closes the store. Nobody uses it any more.
 func (s *Store) Close() error {
+	if s.Room(0) != nil {
+		// Badger writes out what is in memory. It is of no use any more, and there
+		// may be no space for it.
+		if err := s.db.DropAll(); err != nil {
+			return errors.Join(fmt.Errorf("kv: close: %w", err), s.db.Close())
+		}
+	}
 	if err := s.db.Close(); err != nil {
 		return fmt.Errorf("kv: close: %w", err)
 	}
@@ -198,30 +217,55 @@ func (s *Store) each(prefix []byte, values bool, fn func(*badger.Item) error) er
 	})
 }
 
+// Clear removes all keys with the prefix, as if they had never been there.
+func (s *Store) Clear(prefix []byte) error {
+	s.write.Lock()
+	defer s.write.Unlock()
+	if err := s.remove(prefix, []byte{kindValue, kindDeleted}, func([]byte) (bool, error) { return true, nil }); err != nil {
+		return fmt.Errorf("kv: clear %q: %w", prefix, err)
+	}
+	return nil
+}
+
 // Forget drops what the store remembers about keys with the prefix that were
 // deleted at or below index. It is called after a checkpoint, with the index
 // of the oldest one kept: the log is never applied again from before it.
 func (s *Store) Forget(prefix []byte, index uint64) error {
 	s.write.Lock()
 	defer s.write.Unlock()
-	wb := s.db.NewWriteBatch()
-	defer wb.Cancel()
-	err := s.each(stored(kindDeleted, prefix), true, func(item *badger.Item) error {
-		return item.Value(func(raw []byte) error {
-			_, at, err := decode(raw)
-			if err != nil || at > index {
-				return err
-			}
-			return wb.Delete(item.KeyCopy(nil))
-		})
+	err := s.remove(prefix, []byte{kindDeleted}, func(raw []byte) (bool, error) {
+		_, at, err := decode(raw)
+		return at <= index, err
 	})
-	if err == nil {
-		err = wb.Flush()
-	}
 	if err != nil {
 		return fmt.Errorf("kv: forget %q up to %d: %w", prefix, index, err)
 	}
 	return nil
+}
+
+// remove takes out what is stored under the kinds and the prefix and fits. The
+// caller holds write.
+func (s *Store) remove(prefix, kinds []byte, fits func(raw []byte) (bool, error)) error {
+	if err := s.Room(0); err != nil {
+		return err
+	}
+	wb := s.db.NewWriteBatch()
+	defer wb.Cancel()
+	for _, kind := range kinds {
+		err := s.each(stored(kind, prefix), true, func(item *badger.Item) error {
+			return item.Value(func(raw []byte) error {
+				fit, err := fits(raw)
+				if err != nil || !fit {
+					return err
+				}
+				return wb.Delete(item.KeyCopy(nil))
+			})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return wb.Flush()
 }
 
 func stored(kind byte, key []byte) []byte {

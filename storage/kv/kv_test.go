@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"math/rand"
+	"os"
+	"path/filepath"
 	"runtime"
 	"testing"
 
-	"github.com/dgraph-io/badger/v4"
 	"pgregory.net/rapid"
+
+	"github.com/trivium-mq/trivium/storage/vfs"
 )
 
 func memory(t testing.TB) *Store {
@@ -153,9 +156,10 @@ func TestReplay(t *testing.T) {
 	})
 }
 
-func TestReopenLargeValuesAndVersion(t *testing.T) {
+// A store has what this process wrote, and nothing of one before it.
+func TestLargeValuesAndReopen(t *testing.T) {
 	dir := t.TempDir()
-	s, err := Open(dir)
+	s, err := Open(dir, nil)
 	must(t, err)
 	var b Batch
 	large := bytes.Repeat([]byte("x"), 300<<10)
@@ -166,23 +170,70 @@ func TestReopenLargeValuesAndVersion(t *testing.T) {
 		b.Put(fmt.Appendf(nil, "small/%d", i), large[:100], 6)
 	}
 	must(t, s.Commit(&b))
-	must(t, s.Sync())
 	_, err = s.Collect()
 	must(t, err)
-	must(t, s.Close())
-
-	s, err = Open(dir)
-	must(t, err)
 	n := 0
-	must(t, s.Iterate(nil, func(_, v []byte, _ uint64) error { n++; return nil }))
+	count := func(_, _ []byte, _ uint64) error { n++; return nil }
+	must(t, s.Iterate(nil, count))
 	if n != 20_030 {
 		t.Fatal(n)
 	}
 	want(t, s, "large/29", string(large), 5)
-	must(t, s.db.Update(func(tx *badger.Txn) error { return tx.Set([]byte{kindFormat}, []byte{Version + 1}) }))
 	must(t, s.Close())
-	if _, err := Open(dir); !errors.Is(err, ErrVersion) {
-		t.Fatalf("wrong version: %v", err)
+
+	s, err = Open(dir, nil)
+	must(t, err)
+	n = 0
+	if must(t, s.Iterate(nil, count)); n != 0 {
+		t.Errorf("%d keys of another process", n)
+	}
+	must(t, s.Close())
+	must(t, os.WriteFile(filepath.Join(dir, "MANIFEST"), []byte("nonsense"), 0o600))
+	s, err = Open(dir, nil)
+	must(t, err)
+	must(t, s.Close())
+}
+
+func TestClear(t *testing.T) {
+	s := memory(t)
+	for i := range 20 {
+		must(t, s.Put(fmt.Appendf(nil, "a/%02d", i), []byte("v"), 7))
+		must(t, s.Put(fmt.Appendf(nil, "b/%02d", i), []byte("v"), 7))
+	}
+	must(t, s.Delete([]byte("a/03"), 50))
+	must(t, s.Clear([]byte("a/")))
+	want(t, s, "a/04", "", 0)
+	want(t, s, "b/04", "v", 7)
+	must(t, s.Put([]byte("a/03"), []byte("w"), 1)) // not even a deletion is known
+	want(t, s, "a/03", "w", 1)
+}
+
+// TestNoRoom: with little space left writes are refused before anything is
+// touched, and may be repeated later; the store closes, and is not opened.
+func TestNoRoom(t *testing.T) {
+	dir := t.TempDir()
+	room := int64(reserve + 1<<20)
+	free := func() (int64, error) { return room, nil }
+	s, err := Open(dir, free)
+	must(t, err)
+	must(t, s.Put([]byte("k"), []byte("v"), 1))
+	room = reserve + 100
+	var b Batch
+	b.Put([]byte("k"), make([]byte, 100), 2)
+	if err := s.Commit(&b); !errors.Is(err, vfs.ErrNoSpace) {
+		t.Fatalf("commit: %v", err)
+	}
+	want(t, s, "k", "v", 1)
+	room = reserve + 1<<20
+	must(t, s.Commit(&b))
+	want(t, s, "k", string(make([]byte, 100)), 2)
+	room = 0
+	if err := s.Clear(nil); !errors.Is(err, vfs.ErrNoSpace) {
+		t.Errorf("clear: %v", err)
+	}
+	must(t, s.Close())
+	if _, err := Open(dir, free); !errors.Is(err, vfs.ErrNoSpace) {
+		t.Errorf("open: %v", err)
 	}
 }
 
@@ -194,7 +245,7 @@ func TestMemory(t *testing.T) {
 		return m.HeapAlloc
 	}
 	before := heap()
-	s, err := Open(t.TempDir())
+	s, err := Open(t.TempDir(), nil)
 	must(t, err)
 	for i := range 100 {
 		must(t, s.Put(fmt.Appendf(nil, "%d", i), make([]byte, 100), 1))
