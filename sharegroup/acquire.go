@@ -55,6 +55,7 @@ func (w *Window) acquire(dst []Run, h *holder, n int, now int64) []Run {
 	if h.Lock > 0 && !h.Auto {
 		deadline = now + h.Lock
 	}
+	asked := n
 	for n > 0 && o.returned > 0 {
 		var took bool
 		if dst, took = w.takeBack(dst, h, deadline); took {
@@ -62,6 +63,9 @@ func (w *Window) acquire(dst []Run, h *holder, n int, now int64) []Run {
 		}
 	}
 	for n > 0 && o.next < o.end {
+		if h.Pull && n < asked && !w.ready() {
+			break
+		}
 		first, last, ok := w.claim(n, now)
 		if !ok {
 			break
@@ -117,17 +121,21 @@ func (w *Window) takeBack(dst []Run, h *holder, deadline int64) ([]Run, bool) {
 	return pushRun(dst, Run{offset, offset, o.acquisition, w.partition, acquired, failed, true}), true
 }
 
+// ready says that the next unread record is covered by readTo.
+func (w *Window) ready() bool { return w.o.policy.ReadAhead == 0 || w.covered() > w.o.next }
+
 // claim moves next over up to n unread records and returns them. It returns
 // false if readTo has to be logged first.
 func (w *Window) claim(n int, now int64) (first, last int64, ok bool) {
 	o := w.o
 	to := min(o.next+int64(n), o.gap, o.end)
 	if o.policy.ReadAhead > 0 {
-		if to = min(to, w.covered()); to <= o.next {
+		if !w.ready() {
 			o.wait(now)
 			w.want(n)
 			return 0, 0, false
 		}
+		to = min(to, w.covered())
 		o.resume(to-o.next, now)
 	}
 	first, last = o.next, to-1

@@ -234,6 +234,13 @@ func TestPullsWaitTogether(t *testing.T) {
 	if w.Pending() {
 		t.Fatal("there is something to log")
 	}
+	// One who gets something does not wait for more.
+	if _, err := g.Settle(0, Ack{Member: id, First: 2, Last: 2, Outcome: Release}, 0); err != nil {
+		t.Fatal(err)
+	}
+	if runs, _ := g.Acquire(id, 10, 0); offsets(runs) != "2r " || w.Pending() {
+		t.Fatalf("%s, pending %v", offsets(runs), w.Pending())
+	}
 }
 
 // Many waits in quick succession make the window reserve ahead; when the group is

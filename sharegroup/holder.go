@@ -13,6 +13,8 @@ type Taker struct {
 	Lock int64
 	// Auto accepts a record by handing it out (AMQP no_ack, MQTT QoS 0).
 	Auto bool
+	// Pull takes what there is and waits for ReadTo only if that is nothing.
+	Pull bool
 }
 
 // holder is what a window keeps of a member that takes from it.

@@ -54,7 +54,7 @@ func (g *Group) Join(opt Options) (MemberID, error) {
 		}
 	}
 	m := &member{
-		Taker:     Taker{Member: g.lastID, Lock: opt.Lock, Auto: opt.Auto},
+		Taker:     Taker{Member: g.lastID, Lock: opt.Lock, Auto: opt.Auto, Pull: opt.Pull},
 		exclusive: opt.Exclusive && !opt.Pull, pull: opt.Pull,
 	}
 	if !m.pull {

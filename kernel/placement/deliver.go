@@ -220,7 +220,7 @@ func (s *shard) acquire(a *acquisition) {
 
 // retry serves parked Acquire calls again.
 func (s *shard) retry(sh *share) {
-	if len(sh.parked) == 0 {
+	if len(sh.parked) == 0 || sh.waiting() {
 		return
 	}
 	parked := sh.parked
@@ -237,6 +237,8 @@ func (s *shard) present(m *Member) error {
 		return kernel.Errorf(kernel.CodeDropped, "group", m.share.spec.Address.Group, "it was deleted")
 	case m.share.members[m.id] != m:
 		return errNotLeading
+	case s.finished:
+		return errStopped
 	}
 	return nil
 }

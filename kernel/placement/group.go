@@ -151,14 +151,15 @@ func (g *Group) Close() {
 	})
 }
 
-// flush has what members have settled logged before the end.
+// flush ends hand-outs, and has what members have settled logged before the end,
+// and what was handed out.
 func (g *Group) flush() {
 	if g.leading.Load() == 0 {
 		return
 	}
 	for range 2 { // the second is served after all that was there at the first
 		for _, s := range g.shards {
-			s.call(func() {})
+			s.call(s.finish)
 		}
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)

@@ -277,5 +277,6 @@ func (s *shard) tick() {
 	}
 	clear(s.stalled)
 	s.stalled = s.stalled[:0]
+	s.calm()
 	s.sweep()
 }

@@ -62,6 +62,57 @@ func TestRestart(t *testing.T) {
 	}
 }
 
+// TestRestartMarks: after a crash exactly what a consumer got is redelivered, and
+// after a clean end too, whatever was reserved.
+func TestRestartMarks(t *testing.T) {
+	fs := vfs.NewMem()
+	n := newNode(t, fs, "data")
+	g := n.open()
+	parts, id := queue(t, g, 1, 1, kernel.RetainDay)
+	publish(t, g, g.Targets(parts...), 0, 10)
+	s := newSink()
+	m := join(t, g, id, kernel.MemberOptions{}, s)
+	m.Credit(3)
+	s.wait(t, 3)
+	image := fs.CrashClone(nil)
+	n.close(g)
+	marks(t, newNode(t, image, "data"), id, 3, 10)
+
+	// A consumer that could get much more, and leaves.
+	g = n.open()
+	s = newSink()
+	m = join(t, g, id, kernel.MemberOptions{}, s)
+	m.Credit(1000)
+	s.wait(t, 10)
+	m.Settle(kernel.Accept, 0, 0, 9)
+	s.each = func(d kernel.Delivery) { m.Settle(kernel.Accept, 0, d.Offset, d.Offset) }
+	for i := range uint64(100) { // one after the other: hand-outs wait, until they do not any more
+		publish(t, g, g.Targets(parts...), 10+i, 11+i)
+		s.wait(t, 11+int(i))
+	}
+	m.Leave()
+	publish(t, g, g.Targets(parts...), 110, 120)
+	n.close(g)
+	marks(t, n, id, 0, 10)
+}
+
+// marks opens a node's group again and takes what a share group has left: the
+// first are redelivered, no others are.
+func marks(t *testing.T, n *node, id GroupID, redelivered, all int) {
+	t.Helper()
+	g := n.open()
+	defer n.close(g)
+	s := newSink()
+	m := join(t, g, id, kernel.MemberOptions{}, s)
+	defer m.Leave()
+	m.Credit(1000)
+	for i, d := range s.wait(t, all) {
+		if d.redelivered != (i < redelivered) {
+			t.Errorf("delivery %d of %d: %+v, want %d marked", i, all, d, redelivered)
+		}
+	}
+}
+
 func TestKeyedState(t *testing.T) {
 	n := newNode(t, vfs.NewMem(), "data")
 	g := n.open()

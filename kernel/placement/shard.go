@@ -41,6 +41,9 @@ type shard struct {
 	ticks   uint64
 	stalled []*share     // whose records could not be read; the next tick tries again
 	trims   []*partition // whose floors have moved
+	watched []*share     // that have reserved ahead
+
+	finished bool // nothing is handed out any more
 
 	// Scratch of one step.
 	settlement sharegroup.Settlement
@@ -194,7 +197,7 @@ func (s *shard) touch(sh *share) {
 // queue puts a share into the line.
 func (s *shard) queue(sh *share) {
 	s.touch(sh)
-	if !sh.queued && !sh.stalled && sh.active {
+	if !sh.queued && !sh.stalled && sh.active && !s.finished {
 		sh.queued = true
 		s.line = append(s.line, sh)
 	}
@@ -307,6 +310,9 @@ func (s *shard) gather(sh *share) {
 		s.urgent = s.urgent || w.Blocked()
 		if !w.Take(&s.settlement) {
 			continue
+		}
+		if w.Ahead() {
+			s.watch(sh)
 		}
 		part := sh.window(w.Partition()).part
 		s.encoded = s.settlement.AppendTo(s.encoded[:0])

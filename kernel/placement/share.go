@@ -31,6 +31,7 @@ type share struct {
 	active  bool // in its lane's list of shares with members
 	queued  bool // in the shard's line
 	touched bool // in the shard's list of what this step has touched
+	watched bool // in the shard's list of those that have reserved ahead
 	stalled bool // its records cannot be read now
 	gone    bool
 	stat    shareStat
@@ -122,7 +123,8 @@ func (s *share) publish() {
 	s.stat.consumers.Store(int64(consumers))
 }
 
-// reserving says whether hand-outs wait for a reservation in the log.
+// reserving says whether hand-outs wait for a reservation in the log, and waiting
+// whether there is nothing that does not.
 func (s *share) reserving() bool {
 	for _, w := range s.windows {
 		room := s.policy.MaxAcquired == 0 || w.InFlight() < s.policy.MaxAcquired
@@ -131,6 +133,15 @@ func (s *share) reserving() bool {
 		}
 	}
 	return false
+}
+
+func (s *share) waiting() bool {
+	for _, w := range s.windows {
+		if w.HasAvailable() {
+			return false
+		}
+	}
+	return s.reserving()
 }
 
 // addShare and removeShare keep a list of shares in the order of their ids.

@@ -109,6 +109,11 @@ func TestAcquire(t *testing.T) {
 		m.Settle(kernel.Accept, 0, 0, 0)
 		m.Settle(kernel.Release, 0, 1, 1)
 		list, ready = take(10)
+		if len(list) == 1 { // the others wait for a reservation: that is no reason to wait
+			var more []got
+			more, ready = take(10)
+			list = append(list, more...)
+		}
 		if len(list) != 4 || list[0].number != 1 || !list[0].redelivered || list[1].redelivered || ready != 0 {
 			t.Fatalf("%+v, %d ready", list, ready)
 		}
