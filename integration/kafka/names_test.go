@@ -2,8 +2,10 @@ package kafka
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
+	mqtt "github.com/eclipse/paho.mqtt.golang"
 	amqp091 "github.com/rabbitmq/amqp091-go"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -45,4 +47,33 @@ func TestQueuesAreTopics(t *testing.T) {
 	if _, err := adm.DeleteTopic(ctx, "plant_x2F1"); err != nil {
 		t.Errorf("delete of an empty queue: %v", err)
 	}
+}
+
+// A topic is not deleted under a durable MQTT subscription, even one that has
+// read everything and is away: it would miss what comes next.
+func TestSubscriptionHoldsBackDeletion(t *testing.T) {
+	ctx := limited(t)
+	session := func(o *mqtt.ClientOptions) { o.SetCleanSession(false) }
+	sub := shared.DialMQTT(t, "holds-back", session)
+	harness.Done(t, sub.Subscribe("held-back", 1, nil))
+	sub.Disconnect(100)
+	adm := admin(t, shared)
+	_, err := adm.DeleteTopic(ctx, "held-back")
+	if !errors.Is(err, kerr.PolicyViolation) {
+		t.Fatalf("delete: %v", err)
+	}
+	resps, err := adm.DeleteTopics(ctx, "held-back")
+	must(t, err)
+	if text := resps["held-back"].ErrMessage; !strings.Contains(text, "durable subscription") {
+		t.Errorf("reason %q", text)
+	}
+	got := make(chan string, 1)
+	produce(ctx, t, shared.DialKafka(t), &kgo.Record{Topic: "held-back", Value: []byte("next")})
+	sub = shared.DialMQTT(t, "holds-back", session, func(o *mqtt.ClientOptions) {
+		o.SetDefaultPublishHandler(func(_ mqtt.Client, m mqtt.Message) { got <- string(m.Payload()) })
+	})
+	if text := harness.Receive(t, got); text != "next" {
+		t.Errorf("got %q", text)
+	}
+	harness.Done(t, sub.Unsubscribe("held-back"))
 }

@@ -66,7 +66,7 @@ func (c *Conn) AutoCreateTopic(ctx context.Context, name string) (*kernel.Topic,
 }
 
 // DeleteTopic deletes a topic with all its groups: CodeNotFound, CodeLocked,
-// CodePrecondition while an owner group has unsettled records.
+// CodePrecondition while an owner group holds it back.
 func (c *Conn) DeleteTopic(ctx context.Context, name string) error {
 	if err := c.begin(); err != nil {
 		return err
@@ -81,8 +81,8 @@ func (c *Conn) DeleteTopic(ctx context.Context, name string) error {
 	if err := c.usable(topic); err != nil {
 		return err
 	}
-	if g := t.unsettled(topic.ID); g != nil {
-		return kernel.Errorf(kernel.CodePrecondition, "topic", name, "group %s has records it has not settled", g.spec.Address)
+	if why := t.heldBack(topic.ID); why != "" {
+		return kernel.Errorf(kernel.CodePrecondition, "topic", name, "%s", why)
 	}
 	cctx, cancel := c.b.changeContext()
 	defer cancel()
@@ -92,23 +92,37 @@ func (c *Conn) DeleteTopic(ctx context.Context, name string) error {
 	return c.b.dropOffsetsOf(t.name, topic.ID)
 }
 
-// unsettled returns an owner group of a topic that has records to settle. The
-// lock of the topic's name is held.
-func (t *tenant) unsettled(id kernel.TopicID) *group {
-	var owners []*group
+// heldBack says which owner group holds back the deletion of a topic (DESIGN
+// section 2), "" for none: any but the topic's own, since its readers would miss
+// what is published until they subscribe anew, and the topic's own while somebody
+// reads it or it has records to settle. The lock of the topic's name is held.
+func (t *tenant) heldBack(id kernel.TopicID) string {
+	var own *group
 	t.mu.Lock()
 	for _, g := range t.topics[id].groups {
-		if g.spec.Owner {
-			owners = append(owners, g)
+		switch {
+		case !g.spec.Owner:
+		case g.spec.Address.IsSession():
+			t.mu.Unlock()
+			return "a durable subscription reads it"
+		case !g.spec.Address.IsOwn():
+			t.mu.Unlock()
+			return "group " + g.spec.Address.String() + " reads it"
+		default:
+			own = g
 		}
 	}
+	read := own != nil && (own.members > 0 || own.holds > 0)
 	t.mu.Unlock()
-	for _, g := range owners { // Stats may miss what has just been published
-		if ready, held, _ := g.place.Count(g.id); ready+held > 0 {
-			return g
+	if read {
+		return "it is a queue that has consumers"
+	}
+	if own != nil { // Stats may miss what has just been published
+		if ready, held, _ := own.place.Count(own.id); ready+held > 0 {
+			return "it is a queue with records that are not settled"
 		}
 	}
-	return nil
+	return ""
 }
 
 // Topic returns a plain, durable, visible topic by name.

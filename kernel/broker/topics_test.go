@@ -15,6 +15,58 @@ import (
 	"github.com/trivium-mq/trivium/storage/record"
 )
 
+// TestDeleteTopicHeldBack: a topic that a durable subscription, a share group or
+// a queue's consumer reads is not deleted under them.
+func TestDeleteTopicHeldBack(t *testing.T) {
+	b := open(t, t.TempDir())
+	c := connect(t, b)
+	if _, err := c.CreateTopic(soon(t), TopicSpec{Name: "news", Partitions: 1, Retention: kernel.RetainWeek}); err != nil {
+		t.Fatal(err)
+	}
+	refused := func(why string) {
+		t.Helper()
+		err := c.DeleteTopic(soon(t), "news")
+		wantCode(t, err, kernel.CodePrecondition)
+		if err != nil && !strings.Contains(err.Error(), why) {
+			t.Errorf("refused for %q, want %q", err, why)
+		}
+	}
+	gone := func(filter string, s *Session) {
+		t.Helper()
+		if _, err := s.Unsubscribe(soon(t), filter); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, _ := attach(t, connect(t, b), "reader", false, time.Hour)
+	subscribe(t, s, "news", 1)
+	refused("a durable subscription reads it")
+	s.Detach(time.Hour) // nothing is there to settle, and nobody is there to read
+	refused("a durable subscription reads it")
+	s, _ = attach(t, connect(t, b), "reader", false, time.Hour)
+	gone("news", s)
+	for filter, why := range map[string]string{"$share/g/news": "group $share/g/news reads it", "$share/news/news": "a queue that has consumers"} {
+		subscribe(t, s, filter, 1)
+		refused(why)
+		s.Detach(time.Hour)
+		refused(why)
+		s, _ = attach(t, connect(t, b), "reader", false, time.Hour)
+		gone(filter, s)
+	}
+	declare(t, c, QueueSpec{Name: "news", Durable: true})
+	m, in := consume(t, c, "news", kernel.MemberOptions{}, 10)
+	refused("a queue that has consumers")
+	publisher(t, c).topic("news", "x")
+	in.wait(t, 1)
+	m.Leave()
+	refused("not settled")
+	if _, err := c.PurgeQueue(soon(t), "news"); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.DeleteTopic(soon(t), "news"); err != nil {
+		t.Error(err)
+	}
+}
+
 func batchOf(values ...string) []byte {
 	var b record.Builder
 	b.Reset()

@@ -9,9 +9,9 @@ import (
 // v5: error text
 // v6: topics by name or id (KIP-516)
 //
-// The answer comes after the deletion is on disk. A topic whose queue or
-// subscription still owes messages to its consumers is not deleted:
-// POLICY_VIOLATION.
+// The answer comes after the deletion is on disk. A topic that a durable
+// subscription, a share group or the consumers of a queue read is not deleted,
+// nor a queue with messages: POLICY_VIOLATION, with a text from version 5.
 
 func (c *conn) handleDeleteTopics(req *kmsg.DeleteTopicsRequest, resp *kmsg.DeleteTopicsResponse) {
 	topics := req.Topics
