@@ -15,7 +15,11 @@ type disk struct {
 	logger zerolog.Logger
 	low    atomic.Bool
 	deaf   atomic.Bool // free has failed
+	seen   uint64      // bytes that the log had at the last look of wrote
 }
+
+// lookBytes is how much may be written between two looks.
+const lookBytes = 8 << 20
 
 // open begins to watch the volume of a group's directory. floor is in bytes.
 func (d *disk) open(cfg Config, floor int64) {
@@ -25,6 +29,15 @@ func (d *disk) open(cfg Config, floor int64) {
 		d.floor = min(floor, size/4)
 	}
 	d.look()
+}
+
+// wrote looks at the volume if the log, which has had so many bytes by now, has
+// grown enough for that. One goroutine.
+func (d *disk) wrote(bytes uint64) {
+	if bytes-d.seen >= lookBytes {
+		d.seen = bytes
+		d.look()
+	}
 }
 
 // look looks at the volume: once a second, and after each seal. Any goroutine.

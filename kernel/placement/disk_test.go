@@ -177,3 +177,18 @@ func TestLowDiskIsFreed(t *testing.T) {
 		}
 	}
 }
+
+// TestDiskIsLookedAt: a burst is noticed before the next second.
+func TestDiskIsLookedAt(t *testing.T) {
+	var d disk
+	looks := 0
+	d.wrote(1 << 30) // no disk, nothing to look at
+	d.floor, d.seen = 100, 0
+	d.free = func() (int64, error) { looks++; return 0, nil }
+	for bytes := uint64(0); bytes <= 4*lookBytes; bytes += lookBytes / 4 {
+		d.wrote(bytes)
+	}
+	if looks != 4 || !d.low.Load() {
+		t.Errorf("looked %d times, low: %v", looks, d.low.Load())
+	}
+}

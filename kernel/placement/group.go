@@ -56,7 +56,11 @@ func newGroup(cfg Config) *Group {
 	g.machine = newMachine(g.shards, &g.metrics)
 	g.machine.prop, g.machine.out, g.machine.fail = g.prop, g.out, g.fail
 	g.machine.sealBytes, g.machine.nextSeal = g.limits.SealBytes, g.limits.SealBytes
-	g.out.landed, g.out.failed = g.prop.landed, g.fail
+	g.out.failed = g.fail
+	g.out.landed = func(flights []*flight) {
+		g.prop.landed(flights)
+		g.disk.wrote(g.metrics.Bytes.Load())
+	}
 	g.out.write = func(index uint64, puts [][]byte) error { return g.keyed.write(index, puts) }
 	g.keyed = &keyed{}
 	g.ready.init(g.leading.Load)

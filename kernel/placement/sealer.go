@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -32,6 +31,7 @@ type sealer struct {
 	logger  zerolog.Logger
 	kept    []*slog.Manifest // of the checkpoints that are kept, newest last
 	again   bool             // a seal is to be asked for
+	full    atomic.Bool      // the last one found no room
 
 	mu      sync.Mutex
 	queue   []*capture
@@ -81,6 +81,7 @@ func (s *sealer) step() (more bool, err error) {
 		return false, fmt.Errorf("placement: seal %d: %w", c.index, err)
 	}
 	more = s.pop(c)
+	s.full.Store(false)
 	s.metrics.Checkpoints.Add(1)
 	return more, nil
 }
@@ -122,6 +123,7 @@ func (s *sealer) retake() error {
 	}
 	s.owe(bytes)
 	s.again = true
+	s.full.Store(true)
 	return errors.Join(err, m.log.Sweep(s.kept...))
 }
 
@@ -135,15 +137,20 @@ func (s *sealer) owe(bytes int64) {
 }
 
 // wasteful says whether a seal would free space: there are segments in which
-// nothing lives, and only older checkpoints keep them, or much log.
+// nothing lives, and only older checkpoints keep them, or much log of which little
+// is needed. After one without room this sealer asks for the next.
 func (s *sealer) wasteful() bool {
-	if s.waiting.Load() > 0 {
+	if s.waiting.Load() > 0 || s.full.Load() {
 		return false
 	}
-	if s.machine.sinceSeal.Load() >= s.machine.sealBytes/4 {
-		return true
+	var dead int64
+	for _, st := range s.machine.log.Segments() {
+		if st.Runs == 0 && !st.Missing {
+			dead += st.Size
+		}
 	}
-	return slices.ContainsFunc(s.machine.log.Segments(), func(st slog.SegmentStat) bool { return st.Runs == 0 && !st.Missing })
+	log, needed := s.machine.sinceSeal.Load(), s.machine.log.HeadBytes()
+	return (dead > 0 || log >= s.machine.sealBytes/4) && dead+log > 2*needed
 }
 
 func (s *sealer) checkpoint(c *capture) error {
