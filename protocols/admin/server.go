@@ -28,6 +28,9 @@ const (
 	readTimeout   = 30 * time.Second
 	writeTimeout  = time.Minute
 	idleTimeout   = 2 * time.Minute
+	// drainTime is how long the end waits for requests under way, and for
+	// connections that have not brought one yet.
+	drainTime = 2 * time.Second
 	// failureDelay slows down guessing of passwords.
 	failureDelay = time.Second
 )
@@ -107,9 +110,11 @@ func (s *Server) Serve(l net.Listener) error {
 	return nil
 }
 
-// Shutdown stops accepting and waits for the requests under way; when ctx is
-// done first they are cut and its error is returned.
+// Shutdown stops accepting and waits up to 2 seconds for the requests under
+// way; then, or when ctx is done first, they are cut and an error is returned.
 func (s *Server) Shutdown(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, drainTime)
+	defer cancel()
 	if err := s.http.Shutdown(ctx); err != nil {
 		_ = s.http.Close() // Shutdown's error says more
 		return fmt.Errorf("http shutdown: connections cut: %w", err)

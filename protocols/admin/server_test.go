@@ -111,6 +111,37 @@ func do(t *testing.T, method, url, user, password string) (int, string) {
 	return resp.StatusCode, string(b)
 }
 
+// TestShutdownWithIdleClient: a connection that never asks for anything does
+// not hold the end up.
+func TestShutdownWithIdleClient(t *testing.T) {
+	t.Parallel()
+	s := NewServer(nil, Config{Log: zerolog.Nop()})
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted := make(chan struct{}, 8)
+	s.http.ConnState = func(net.Conn, http.ConnState) { accepted <- struct{}{} }
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	<-accepted
+	begin := time.Now()
+	if err := s.Shutdown(t.Context()); err == nil {
+		t.Error("the idle connection was not cut")
+	}
+	if took := time.Since(begin); took > drainTime+time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
 func TestStatus(t *testing.T) {
 	n := &fakeNode{}
 	base := start(t, n)
