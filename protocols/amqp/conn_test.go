@@ -340,6 +340,35 @@ func TestLargeMessages(t *testing.T) {
 	}
 }
 
+// TestShutdownWithIdleClients: those who do not answer hold the end up for no
+// longer than closeTimeout, whatever they were about.
+func TestShutdownWithIdleClients(t *testing.T) {
+	t.Parallel()
+	n := newFakeNode()
+	s := newServer(Config{Logger: zerolog.Nop()}, n)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	rawOpen(t, l.Addr().String(), 60) // open and idle
+	started := rawDial(t, l.Addr().String())
+	started.bytes([]byte(wire.ProtocolHeader))
+	want[wire.ConnectionStart](started)
+	rawDial(t, l.Addr().String()).bytes([]byte("AMQP")) // half a header
+	rawDial(t, l.Addr().String())                       // nothing at all
+	wait(t, n, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.conns) == 4
+	})
+	begin := time.Now()
+	must(t, s.Shutdown(t.Context()))
+	if took := time.Since(begin); took > closeTimeout+closeTimeout/2 {
+		t.Errorf("it took %v", took)
+	}
+	must(t, <-done)
+}
+
 func TestForcedClose(t *testing.T) {
 	n, addr := startServer(t, Config{})
 	c := dial(t, addr)
