@@ -149,8 +149,9 @@ func (b *Broker) connections() []*Conn {
 	return list
 }
 
-// countersOf returns the counters of a protocol.
-func (b *Broker) countersOf(p kernel.Protocol) *Counters {
+// Counters returns the counters of a protocol, for what an adapter counts without
+// a Conn: logins that it refuses.
+func (b *Broker) Counters(p kernel.Protocol) *Counters {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n, ok := b.counters[p]

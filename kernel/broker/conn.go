@@ -42,7 +42,7 @@ func (b *Broker) Connect(id kernel.Identity, info kernel.ConnectionInfo, end fun
 		return nil, kernel.Errorf(kernel.CodeNotFound, "tenant", id.Tenant, "vhost '%s' not found", id.Tenant)
 	}
 	c := &Conn{
-		b: b, identity: id, about: info, tenant: t, counters: b.countersOf(info.Protocol),
+		b: b, identity: id, about: info, tenant: t, counters: b.Counters(info.Protocol),
 		stop: make(chan struct{}), done: make(chan struct{}), ended: end,
 		member: make(map[*Member]struct{}), attach: make(map[*Session]struct{}),
 	}

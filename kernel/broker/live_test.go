@@ -9,6 +9,16 @@ import (
 	"github.com/trivium-mq/trivium/kernel/route"
 )
 
+// TestRefusedIsCounted: what an adapter counts without a Conn shows with the rest.
+func TestRefusedIsCounted(t *testing.T) {
+	b := open(t, t.TempDir())
+	c := connect(t, b)
+	b.Counters(c.about.Protocol).Refused.Add(1)
+	if n := b.Overview().Protocols[c.about.Protocol]; n != c.Counters() || n.Refused.Load() != 1 {
+		t.Errorf("%+v", n)
+	}
+}
+
 // slowFeed is what feed sees of a subscriber.
 func slowFeed(in *inbox) *route.Live {
 	n := &Counters{}

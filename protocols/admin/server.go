@@ -39,6 +39,7 @@ const (
 type Node interface {
 	Authenticate(tenant, user, password string, remote net.Addr) (kernel.Identity, error)
 	HasTenant(tenant string) bool
+	Counters(p kernel.Protocol) *broker.Counters
 	Overview() broker.Overview
 	QueueStatuses() []broker.QueueStatus
 	Ready() error
@@ -134,6 +135,7 @@ func (s *Server) authorized(next http.HandlerFunc) http.HandlerFunc {
 			return
 		}
 		if _, err := s.node.Authenticate("", user, password, remote); err != nil {
+			s.node.Counters("http").Refused.Add(1)
 			s.cfg.Log.Info().Err(err).Stringer("peer", remote).Msg("http authentication failed")
 			select {
 			case <-time.After(failureDelay):

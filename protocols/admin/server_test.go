@@ -35,6 +35,8 @@ func (n *fakeNode) Authenticate(_, user, password string, remote net.Addr) (kern
 	return kernel.Identity{User: user, Tenant: "/"}, nil
 }
 
+func (n *fakeNode) Counters(kernel.Protocol) *broker.Counters { return &n.counters }
+
 func (n *fakeNode) HasTenant(t string) bool { return t == "/" || t == "other" }
 func (n *fakeNode) Ready() error            { return n.notReady }
 
@@ -174,6 +176,9 @@ func TestStatus(t *testing.T) {
 		if status != c.want || !strings.Contains(body, c.contains) {
 			t.Errorf("%s %s as %q: %d %s, want %d with %s", c.method, c.path, c.user, status, body, c.want, c.contains)
 		}
+	}
+	if n := n.counters.Refused.Load(); n != 1 {
+		t.Errorf("%d refused logins counted", n)
 	}
 	n.notReady = errors.New("the log is being replayed")
 	if status, body := get(t, base, "/health/ready"); status != 503 || !strings.Contains(body, "replayed") {

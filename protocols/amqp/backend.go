@@ -12,6 +12,7 @@ import (
 type backend interface {
 	Authenticate(tenant, user, password string, remote net.Addr) (kernel.Identity, error)
 	HasTenant(tenant string) bool
+	Counters(p kernel.Protocol) *broker.Counters
 	Connect(id kernel.Identity, info kernel.ConnectionInfo, end func(reason error)) (link, error)
 }
 

@@ -166,6 +166,40 @@ func TestPublishNotStored(t *testing.T) {
 	}
 }
 
+// TestLowDisk: a publisher with confirms gets a nack and may go on, one without
+// is told why its connection ends.
+func TestLowDisk(t *testing.T) {
+	n, addr := startServer(t, Config{})
+	n.refuse = kernel.Errorf(kernel.CodeLimit, "", "", "the disk is low")
+	r := rawOpen(t, addr, 0)
+	publish := func() {
+		r.bytes(wire.AppendPublish(nil, 1, &wire.BasicPublish{RoutingKey: "q"}, &wire.Properties{}, nil, 4096))
+	}
+	r.send(1, &wire.ConfirmSelect{})
+	want[wire.ConfirmSelectOk](r)
+	for seq := uint64(1); seq <= 2; seq++ {
+		publish()
+		if m := want[wire.BasicNack](r); m.DeliveryTag != seq {
+			t.Errorf("%+v", m)
+		}
+	}
+	n.mu.Lock()
+	n.refuse = nil
+	n.mu.Unlock()
+	publish()
+	if m := want[wire.BasicAck](r); m.DeliveryTag != 3 {
+		t.Errorf("%+v", m)
+	}
+	n.mu.Lock()
+	n.refuse = kernel.Errorf(kernel.CodeLimit, "", "", "the disk is low")
+	n.mu.Unlock()
+	r = rawOpen(t, addr, 0)
+	publish()
+	if m := want[wire.ConnectionClose](r); m.ReplyCode != 506 || m.ReplyText != "RESOURCE_ERROR - the message was not stored: the disk is low" {
+		t.Errorf("%+v", m)
+	}
+}
+
 // Acks that arrive together become one settle, and credit comes back for all.
 func TestAcksCoalesce(t *testing.T) {
 	n, addr := startServer(t, Config{})

@@ -383,5 +383,5 @@ func (c *conn) info() kernel.ConnectionInfo {
 	if name == "" {
 		name = c.nc.RemoteAddr().String() + " -> " + c.nc.LocalAddr().String()
 	}
-	return kernel.ConnectionInfo{Protocol: "amqp", Name: name, Remote: c.nc.RemoteAddr(), Local: c.nc.LocalAddr()}
+	return kernel.ConnectionInfo{Protocol: protocol, Name: name, Remote: c.nc.RemoteAddr(), Local: c.nc.LocalAddr()}
 }

@@ -72,6 +72,8 @@ func (n *fakeNode) Authenticate(tenant, user, password string, _ net.Addr) (kern
 	return kernel.Identity{User: user, Tenant: tenant}, nil
 }
 
+func (n *fakeNode) Counters(kernel.Protocol) *broker.Counters { return &n.counters }
+
 func (n *fakeNode) HasTenant(tenant string) bool { return tenant == "/" }
 
 func (n *fakeNode) Connect(_ kernel.Identity, _ kernel.ConnectionInfo, end func(error)) (link, error) {

@@ -72,10 +72,7 @@ func (c *conn) protocolHeader() error {
 	if err == nil && string(got) == wire.ProtocolHeader {
 		return nil
 	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return errSilent
-	}
-	if len(got) > 0 {
+	if len(got) > 0 && !errors.Is(err, os.ErrDeadlineExceeded) {
 		c.out.mu.Lock()
 		before := len(c.out.buf)
 		c.out.buf = append(c.out.buf, wire.ProtocolHeader...)
@@ -180,6 +177,7 @@ func parseResponse(mechanism string, response []byte) (credentials, error) {
 // loginRefused answers a failed login: with a reason only to clients that ask
 // for it, else, after a pause that makes guessing slow, not at all.
 func (c *conn) loginRefused(mechanism, user string) error {
+	c.srv.backend.Counters(protocol).Refused.Add(1)
 	c.log.Info().Str("user", user).Stringer("peer", c.nc.RemoteAddr()).Msg("AMQP login refused")
 	if c.authClose {
 		return faultf(wire.AccessRefused, "Login was refused using authentication mechanism %s. For details see the broker logfile.", mechanism)
@@ -229,6 +227,7 @@ func limit(name string, got, low, high uint32) error {
 // open enters the virtual host.
 func (c *conn) open(m *wire.ConnectionOpen, id kernel.Identity, creds credentials) error {
 	refuse := func(format string, args ...any) error {
+		c.srv.backend.Counters(protocol).Refused.Add(1)
 		return &fault{code: wire.NotAllowed, text: sprintf(format, args...), id: m.ID()}
 	}
 	if !c.srv.backend.HasTenant(m.VirtualHost) {

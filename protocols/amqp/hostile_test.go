@@ -205,7 +205,7 @@ func TestOtherProtocols(t *testing.T) {
 
 // Rows 15, 25, 26: before the login.
 func TestHandshakeRefusals(t *testing.T) {
-	_, addr := startServer(t, Config{HandshakeTimeout: 200 * time.Millisecond, FailureDelay: 50 * time.Millisecond})
+	n, addr := startServer(t, Config{HandshakeTimeout: 200 * time.Millisecond, FailureDelay: 50 * time.Millisecond})
 	start := func(t *testing.T) *raw {
 		r := rawDial(t, addr)
 		r.bytes([]byte(wire.ProtocolHeader))
@@ -240,6 +240,9 @@ func TestHandshakeRefusals(t *testing.T) {
 		r := start(t)
 		r.send(0, rawStartOk("wrong"))
 		closed(t, r, 403, "ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. For details see the broker logfile.")
+		if n := n.counters.Refused.Load(); n != 1 {
+			t.Errorf("%d refused logins counted", n)
+		}
 	})
 	t.Run("wrong password, old client", func(t *testing.T) {
 		r := start(t)

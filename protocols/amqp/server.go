@@ -12,6 +12,9 @@ import (
 	"github.com/trivium-mq/trivium/protocols/listener"
 )
 
+// protocol is the front-end's name in listings and metrics.
+const protocol = "amqp"
+
 // Defaults of Config.
 const (
 	DefaultHandshakeTimeout = 10 * time.Second

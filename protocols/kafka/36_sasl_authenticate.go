@@ -68,6 +68,7 @@ func (c *conn) plain(msg []byte) error {
 			return c.login(id)
 		}
 	}
+	c.srv.node.Counters(protocol).Refused.Add(1)
 	select {
 	case <-time.After(failureDelay):
 	case <-c.ctx.Done():

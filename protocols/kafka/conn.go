@@ -29,6 +29,9 @@ const (
 )
 
 // errStopping ends connections when the server stops.
+// protocol is the front-end's name in listings and metrics.
+const protocol = "kafka"
+
 var errStopping = errors.New("kafka: server is stopping")
 
 // conn is one client connection. Its fields belong to the reader's goroutine,
@@ -245,6 +248,7 @@ func (c *conn) admit(key int16) error {
 	}
 	id, err := c.srv.node.Anonymous("", c.net.RemoteAddr())
 	if err != nil {
+		c.srv.node.Counters(protocol).Refused.Add(1)
 		return fmt.Errorf("anonymous access: %w", err)
 	}
 	return c.login(id)
@@ -262,7 +266,7 @@ func (c *conn) admitLarge(size int) error {
 // login connects an authenticated peer to the broker.
 func (c *conn) login(id kernel.Identity) error {
 	info := kernel.ConnectionInfo{
-		Protocol: "kafka", ClientID: c.clientID, Remote: c.net.RemoteAddr(), Local: c.net.LocalAddr(),
+		Protocol: protocol, ClientID: c.clientID, Remote: c.net.RemoteAddr(), Local: c.net.LocalAddr(),
 		Name: fmt.Sprintf("%s -> %s", c.net.RemoteAddr(), c.net.LocalAddr()),
 	}
 	client, err := c.srv.node.Connect(id, info, func(reason error) { c.end(reason) })

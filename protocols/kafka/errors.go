@@ -39,6 +39,15 @@ func topicCode(err error) int16 {
 	return codes[kernel.CodeOf(err)].topic.Code
 }
 
+// produceCode is topicCode for a batch that was not stored. A limit, of which a
+// low disk is the usual one, passes: producers try again after this code.
+func produceCode(err error) int16 {
+	if kernel.CodeOf(err) == kernel.CodeLimit {
+		return kerr.KafkaStorageError.Code
+	}
+	return topicCode(err)
+}
+
 // groupCode is the code of an error about a consumer group.
 func groupCode(err error) int16 {
 	if err == nil {

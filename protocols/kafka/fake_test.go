@@ -22,7 +22,8 @@ type fakeNode struct {
 	offsets   map[string][]broker.OffsetCommit
 	producers int64
 	counters  broker.Counters
-	closed    bool // no anonymous access
+	closed    bool  // no anonymous access
+	refuse    error // of every batch
 	settings  broker.Settings
 	hold      chan struct{} // if set, publishes complete when it is closed
 	watching  chan struct{} // told of each watch
@@ -45,6 +46,8 @@ func (n *fakeNode) Anonymous(string, net.Addr) (kernel.Identity, error) {
 	}
 	return kernel.Identity{Tenant: "/", Anonymous: true}, nil
 }
+
+func (n *fakeNode) Counters(kernel.Protocol) *broker.Counters { return &n.counters }
 
 func (n *fakeNode) Settings() broker.Settings { return n.settings }
 
@@ -189,6 +192,9 @@ func (p *fakePublisher) ToPartition(t *kernel.Topic, index int32, batch []byte, 
 	l, err := p.c.log(t, index)
 	if err != nil {
 		return err
+	}
+	if p.c.refuse != nil {
+		return p.c.refuse
 	}
 	batch = bytes.Clone(batch)
 	finish := func() {

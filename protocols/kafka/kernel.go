@@ -13,6 +13,7 @@ type node interface {
 	Authenticate(tenant, user, password string, remote net.Addr) (kernel.Identity, error)
 	Anonymous(tenant string, remote net.Addr) (kernel.Identity, error)
 	Settings() broker.Settings
+	Counters(p kernel.Protocol) *broker.Counters
 	Connect(id kernel.Identity, info kernel.ConnectionInfo, end func(reason error)) (client, error)
 }
 

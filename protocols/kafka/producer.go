@@ -70,7 +70,7 @@ func (p *producer) append(call *produceCall, part *kmsg.ProduceResponseTopicPart
 	call.left.Add(1)
 	if err := p.to.ToPartition(t, q.Partition, q.Records, token); err != nil {
 		p.give(token)
-		call.failed(part, topicCode(err), err)
+		call.failed(part, produceCode(err), err)
 		call.release(1)
 	}
 }
@@ -79,7 +79,7 @@ func (p *producer) append(call *produceCall, part *kmsg.ProduceResponseTopicPart
 func (p *producer) Completed(token uint64, res kernel.Result) {
 	s := p.give(token)
 	if res.Err != nil {
-		s.call.failed(s.part, topicCode(res.Err), res.Err)
+		s.call.failed(s.part, produceCode(res.Err), res.Err)
 	} else {
 		s.part.BaseOffset = res.Offset
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/kernel/broker"
 )
 
@@ -280,6 +281,9 @@ func TestSASL(t *testing.T) {
 				t.Errorf("error %d", resp.ErrorCode)
 			}
 			p.wantClosed()
+			if n.counters.Refused.Load() == 0 {
+				t.Error("the refused login is not counted")
+			}
 		})
 	}
 	t.Run("bare", func(t *testing.T) {
@@ -410,6 +414,31 @@ func TestFrameGrowsWithWhatArrives(t *testing.T) {
 }
 
 // Arrays of the smallest elements are refused before they are decoded.
+// TestLowDisk: producers are told to try again, and why.
+func TestLowDisk(t *testing.T) {
+	n := newFake()
+	addr, _ := start(t, n, nil)
+	p := dial(t, addr)
+	p.createTopic("t", 1)
+	for _, c := range []struct {
+		err  *kernel.Error
+		want int16
+	}{
+		{kernel.Errorf(kernel.CodeLimit, "", "", "the disk is low"), kerr.KafkaStorageError.Code},
+		{kernel.Errorf(kernel.CodeUnavailable, "", "", "no leader"), kerr.NotLeaderForPartition.Code},
+	} {
+		n.refuse = c.err
+		r := p.produce("t", makeBatch("x"))
+		if r.ErrorCode != c.want || r.ErrorMessage == nil || *r.ErrorMessage != c.err.Error() || r.BaseOffset != -1 {
+			t.Errorf("%v: answered %+v", c.err, r)
+		}
+	}
+	n.refuse = nil
+	if r := p.produce("t", makeBatch("x")); r.ErrorCode != 0 || r.BaseOffset != 0 {
+		t.Errorf("afterwards: %+v", r)
+	}
+}
+
 func TestProduceArraysAreBounded(t *testing.T) {
 	for v := int16(3); v <= 13; v++ {
 		good := produceRequest(v, "t", [16]byte{1}, -1, makeBatch("x"))

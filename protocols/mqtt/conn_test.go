@@ -92,6 +92,9 @@ func TestConnectRefused(t *testing.T) {
 			if n := len(r.node.messages()); n != 0 {
 				t.Errorf("%d messages published", n)
 			}
+			if n := r.node.counters.Refused.Load(); n != 0 != strings.Contains(c.name, "password") {
+				t.Errorf("%d refused logins counted", n)
+			}
 		})
 	}
 }
@@ -229,7 +232,7 @@ func TestPubackReasons(t *testing.T) {
 			p.done.Flush()
 			return 0, nil
 		}, wire.NoMatchingSubscribers, false},
-		{"limit", fail(kernel.CodeLimit), wire.QuotaExceeded, false},
+		{"low disk", fail(kernel.CodeLimit), wire.QuotaExceeded, false},
 		{"no leader", fail(kernel.CodeUnavailable), wire.QuotaExceeded, false},
 		{"refused", fail(kernel.CodeAccessRefused), wire.NotAuthorized, false},
 		{"too large", fail(kernel.CodeTooLarge), wire.ImplementationError, false},

@@ -180,9 +180,11 @@ func (c *conn) login(req *wire.ConnectRequest) (err error) {
 	} else {
 		c.identity, err = c.server.node.Anonymous(kernel.DefaultTenant, c.net.RemoteAddr())
 	}
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
+	}
+	c.server.node.Counters(protocol).Refused.Add(1)
+	switch {
 	case kernel.CodeOf(err) == kernel.CodeAccessRefused && given:
 		return fault(wire.BadCredentials, "user name or password refused")
 	default:

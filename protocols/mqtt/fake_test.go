@@ -58,6 +58,8 @@ func (n *fakeNode) Anonymous(tenant string, _ net.Addr) (kernel.Identity, error)
 	return kernel.Identity{User: "guest", Tenant: tenant, Anonymous: true}, nil
 }
 
+func (n *fakeNode) Counters(kernel.Protocol) *broker.Counters { return &n.counters }
+
 func (n *fakeNode) Connect(id kernel.Identity, info kernel.ConnectionInfo, end func(error)) (client, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -159,14 +161,18 @@ func (s *fakeSession) State() kernel.SessionState {
 	return kernel.SessionState{ClientID: s.id, Expiry: s.expiry, Subscriptions: subs}
 }
 
-func (s *fakeSession) Subscribe(ctx context.Context, sub kernel.Subscription, f *feed) (member, error) {
-	if s.node.subErr != nil {
-		return nil, s.node.subErr
+func (s *fakeSession) Subscribe(ctx context.Context, subs []kernel.Subscription, feeds []*feed) []subscribed {
+	out := make([]subscribed, len(subs))
+	for i, sub := range subs {
+		if out[i].err = s.node.subErr; out[i].err != nil {
+			continue
+		}
+		s.mu.Lock()
+		s.subs[sub.Filter] = sub
+		s.mu.Unlock()
+		out[i].member, out[i].err = s.Attach(ctx, sub, feeds[i])
 	}
-	s.mu.Lock()
-	s.subs[sub.Filter] = sub
-	s.mu.Unlock()
-	return s.Attach(ctx, sub, f)
+	return out
 }
 
 func (s *fakeSession) Attach(_ context.Context, sub kernel.Subscription, f *feed) (member, error) {

@@ -14,6 +14,7 @@ import (
 type node interface {
 	Authenticate(tenant, user, password string, remote net.Addr) (kernel.Identity, error)
 	Anonymous(tenant string, remote net.Addr) (kernel.Identity, error)
+	Counters(p kernel.Protocol) *broker.Counters
 	Connect(id kernel.Identity, info kernel.ConnectionInfo, end func(reason error)) (client, error)
 }
 
@@ -32,11 +33,18 @@ type publisher interface {
 
 type session interface {
 	State() kernel.SessionState
-	// Subscribe returns a nil member for a live feed.
-	Subscribe(ctx context.Context, sub kernel.Subscription, f *feed) (member, error)
+	// Subscribe makes subscriptions, each for the feed with its index, and answers in
+	// their order: a nil member is a live feed.
+	Subscribe(ctx context.Context, subs []kernel.Subscription, feeds []*feed) []subscribed
 	Attach(ctx context.Context, sub kernel.Subscription, f *feed) (member, error)
 	Unsubscribe(ctx context.Context, filter string) (existed bool, err error)
 	Detach(expiry time.Duration)
+}
+
+// subscribed is what became of one subscription.
+type subscribed struct {
+	member member
+	err    error
 }
 
 type member interface {
@@ -69,8 +77,16 @@ func (c realClient) AttachSession(ctx context.Context, clientID string, clean bo
 
 type realSession struct{ *broker.Session }
 
-func (s realSession) Subscribe(ctx context.Context, sub kernel.Subscription, f *feed) (member, error) {
-	return memberOf(s.Session.Subscribe(ctx, sub, 0, f, f))
+func (s realSession) Subscribe(ctx context.Context, subs []kernel.Subscription, feeds []*feed) []subscribed {
+	specs := make([]broker.SubscribeSpec, len(subs))
+	for i, f := range feeds {
+		specs[i] = broker.SubscribeSpec{Subscription: subs[i], To: f, Live: f}
+	}
+	out := make([]subscribed, len(subs))
+	for i, s := range s.SubscribeAll(ctx, specs) {
+		out[i].member, out[i].err = memberOf(s.Attachment, s.Err)
+	}
+	return out
 }
 
 func (s realSession) Attach(ctx context.Context, sub kernel.Subscription, f *feed) (member, error) {
