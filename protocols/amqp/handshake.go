@@ -72,7 +72,10 @@ func (c *conn) protocolHeader() error {
 	if err == nil && string(got) == wire.ProtocolHeader {
 		return nil
 	}
-	if len(got) > 0 && !errors.Is(err, os.ErrDeadlineExceeded) {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return errSilent
+	}
+	if len(got) > 0 {
 		c.out.mu.Lock()
 		before := len(c.out.buf)
 		c.out.buf = append(c.out.buf, wire.ProtocolHeader...)
