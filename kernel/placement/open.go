@@ -86,6 +86,9 @@ func openState(cfg Config) (*Group, *checkpoint.Store, checkpoint.Meta, error) {
 	for _, missing := range m.log.Missing() {
 		cfg.Logger.Error().Err(missing.Err).Str("segment", slog.SegmentName(missing.ID)).Msg("a segment file is missing or damaged: its records cannot be read")
 	}
+	for _, id := range m.log.Repaired() {
+		cfg.Logger.Error().Str("segment", slog.SegmentName(id)).Msg("a segment file was damaged and has been repaired: nothing is lost; see to the disk")
+	}
 	g.sealer = &sealer{
 		machine: m, store: store, save: g.keyed.save, forget: g.keyed.forget, looked: g.disk.look, alone: alone, clock: g.clock, metrics: &g.metrics,
 		logger: cfg.Logger, kept: []*slog.Manifest{sv.manifest}, wake: make(chan struct{}, 1),

@@ -222,7 +222,7 @@ func TestMissingSegment(t *testing.T) {
 				t.Fatal(err)
 			}
 		} else {
-			flip(t, f.fs, name, size-30)
+			flip(t, f.fs, name, size-segment.FooterSize-30) // the run table
 		}
 		g := open(t, f.fs, f.wal, 0, m3)
 		missing := g.log.Missing()
@@ -278,7 +278,7 @@ func TestDiscard(t *testing.T) {
 		t.Fatal(err)
 	}
 	flip(t, f.fs, f.log.path(lost), 5)
-	flip(t, f.fs, f.log.path(lost), m.Segments[1].Size-5)
+	flip(t, f.fs, f.log.path(lost), m.Segments[1].Size-segment.FooterSize-5)
 	want := append(numbered("a", 2, 0), numbered("c", 2, 4)...)
 	g := open(t, f.fs, f.wal, 0, m)
 	if err := g.log.Discard(m.Segments[0].ID); !errors.Is(err, fs.ErrNotExist) {
@@ -312,7 +312,7 @@ func TestAlone(t *testing.T) {
 	if err := errors.Join(f.log.Close(), f.fs.Remove(f.log.path(m.Segments[1].ID))); err != nil {
 		t.Fatal(err)
 	}
-	flip(t, f.fs, f.log.path(m.Segments[3].ID), m.Segments[3].Size-5)
+	flip(t, f.fs, f.log.path(m.Segments[3].ID), m.Segments[3].Size-segment.FooterSize-5)
 	l, err := Open(f.fs, dir, Options{Cache: NewCache(0), Source: f.wal, Alone: true}, m)
 	if err != nil {
 		t.Fatal(err)
@@ -344,5 +344,35 @@ func TestRefused(t *testing.T) {
 	disk := vfs.NewFault(f.fs, vfs.Rule{Op: vfs.OpOpen, Name: "*.seg", Err: fs.ErrPermission})
 	if _, err := Open(disk, dir, Options{Source: f.wal, Alone: true}, m); !errors.Is(err, fs.ErrPermission) {
 		t.Fatalf("opened: %v", err)
+	}
+}
+
+// TestRepair: a segment whose ends alone are damaged loses nothing, and is whole
+// again on the disk.
+func TestRepair(t *testing.T) {
+	for _, pos := range []int64{2, 7, -5, -20, -60} { // magic, version, the footer's magic, crc and positions
+		f := newFixture(t, 0)
+		p := f.create(1)
+		f.publish(batch("a", 3, 0), p)
+		m := f.seal()
+		seg := m.Segments[0]
+		if err := f.log.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if pos < 0 {
+			pos += seg.Size
+		}
+		flip(t, f.fs, f.log.path(seg.ID), pos)
+		g := open(t, f.fs, f.wal, 0, m)
+		equal(t, scan(t, g.log.Partition(1), 0), numbered("a", 3, 0))
+		if got := g.log.Repaired(); len(got) != 1 || got[0] != seg.ID {
+			t.Errorf("repaired at %d: %v", pos, got)
+		}
+		if err := errors.Join(g.log.Check(seg.ID), g.log.Close()); err != nil {
+			t.Fatal(err)
+		}
+		if g = open(t, f.fs, f.wal, 0, m); len(g.log.Repaired()) != 0 {
+			t.Errorf("repaired at %d again", pos)
+		}
 	}
 }

@@ -87,6 +87,8 @@ type Log struct {
 	sealed    atomic.Uint64 // log index up to which all batches are in segments
 	absent    atomic.Int32  // segments that the manifest names and that cannot be read
 
+	repaired []uint64 // at Open
+
 	// For the writer only.
 	dirty []*Partition // those with a head
 	plans []*Plan      // captured, not yet installed, oldest first
@@ -103,7 +105,7 @@ type Log struct {
 // Segment files that neither it nor Options.Kept names are removed. Those that it
 // names and that are missing or damaged are reported by Missing, and readers
 // of what may be in them get ErrMissing. Open fails if they are there and may
-// not be opened.
+// not be opened, and repairs those of which only header and footer are damaged.
 func Open(fs vfs.FS, dir string, opts Options, m *Manifest) (*Log, error) {
 	l := newLog(opts)
 	l.fs, l.dir = fs, dir

@@ -84,7 +84,7 @@ func refused(err error) bool {
 // openSegment opens the file of a segment and gives its runs to the
 // partitions.
 func (l *Log) openSegment(s *segmentFile) error {
-	file, err := segment.Open(l.fs, l.path(s.meta.ID))
+	file, err := l.openFile(s.meta)
 	if err != nil {
 		return err
 	}
@@ -101,6 +101,20 @@ func (l *Log) openSegment(s *segmentFile) error {
 		}
 	}
 	return nil
+}
+
+// openFile opens a segment's file. If only its ends are damaged, they are written
+// anew: the manifest knows what is between them.
+func (l *Log) openFile(meta SegmentMeta) (*segment.File, error) {
+	name := l.path(meta.ID)
+	file, err := segment.Open(l.fs, name)
+	if errors.Is(err, ErrDamaged) || errors.Is(err, segment.ErrVersion) {
+		if segment.Repair(l.fs, name, meta.ID, meta.Size, meta.Checksum) == nil {
+			l.repaired = append(l.repaired, meta.ID)
+			return segment.Open(l.fs, name)
+		}
+	}
+	return file, err
 }
 
 // addRun puts a run in its place among the partition's runs, if it lives.
@@ -147,6 +161,10 @@ func (l *Log) Missing() []MissingSegment {
 	}
 	return out
 }
+
+// Repaired lists the segments whose ends Open found damaged and wrote anew. They
+// are whole, and their disk may not be. Writer only.
+func (l *Log) Repaired() []uint64 { return l.repaired }
 
 // Adopt takes in the file of a missing segment, after it was compared with
 // the manifest's checksum. Check, which does the reading, may be called
