@@ -12,9 +12,9 @@
 // A Window is the state of one group on one partition, in two layers.
 //
 // The durable layer is equal on all replicas: floor (KIP-932: SPSO), settled
-// ranges above it, failed counts, readTo, and the number of seeks (epoch). Only
-// [Window.Apply] and [Window.TrimTo] change it, at the same places in the log
-// everywhere. Apply is idempotent and monotone, but for a seek, which moves the
+// ranges above it, failed counts, readTo with the number of times it was lowered,
+// and the number of seeks (epoch). Only [Window.Apply] and [Window.TrimTo] change
+// it, at the same places in the log everywhere. Apply is idempotent and monotone, but for a seek, which moves the
 // epoch and so voids what was made before it.
 //
 // The overlay exists on the leader, from [Window.Lead] to [Window.Unlead]: who
@@ -82,7 +82,8 @@
 //	member            g.Join, g.Grant, g.Stop, g.Leave
 //	ack               g.Settle
 //	hole while read   w.Hole
-//	timer             g.Expire, due at g.NextDeadline
+//	timer             g.Expire, due at g.NextDeadline; w.Calm every second while w.Ahead
+//	planned end       g.Exact, and no Pump after it
 //	then              outs, more := g.Pump(now, budget): read and send outs
 //	then              for w := range g.Dirty(): w.TakeDead, w.Take at the next entry;
 //	                  at once if w.Urgent or somebody waits for a ticket

@@ -13,7 +13,7 @@ type Taker struct {
 	Lock int64
 	// Auto accepts a record by handing it out (AMQP no_ack, MQTT QoS 0).
 	Auto bool
-	// Pull takes what there is and waits for ReadTo only if that is nothing.
+	// Pull takes what there is and waits for readTo only if that is nothing.
 	Pull bool
 }
 

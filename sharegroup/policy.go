@@ -18,8 +18,8 @@ type Policy struct {
 	// ReadAhead is how the redelivered flag survives a crash. 0: readTo is logged
 	// with the next settlement, and a record handed out but not yet covered
 	// comes back unmarked. n > 0: nothing is handed out that an applied readTo
-	// does not cover; up to n records are reserved ahead, and as many may be
-	// marked redelivered though nobody saw them.
+	// does not cover; at a low rate just that is marked redelivered, and under load
+	// up to n records more, which are reserved ahead.
 	ReadAhead int
 }
 

@@ -24,7 +24,8 @@ const nobody = -1
 // again and again, so that the mark of a slow group is exact.
 type pace struct {
 	margin  int64 // records reserved ahead
-	streak  int   // waits in quick succession
+	streak  int64 // waits in quick succession, long ones counted more
+	run     int64 // records handed out for the first time since the last wait
 	paused  bool  // a wait is not over yet
 	resumed int64 // when hand-outs went on after a wait
 	looked  int64 // time of the last Calm
@@ -32,12 +33,13 @@ type pace struct {
 }
 
 // Shape of the pace. Waits follow each other quickly if there is less than
-// quickly, in nanoseconds, between them; so many of them are put up with. Then
-// firstStep records are reserved ahead, and twice as many whenever that was too
-// little.
+// quickly, in nanoseconds, between them; so many of them are put up with, fewer
+// if more than heavy records go out in between. Then twice as many are reserved
+// ahead as go out between two waits, at least firstStep.
 const (
 	quickly   = 20_000_000
 	patience  = 16
+	heavy     = 64
 	firstStep = 32
 )
 
@@ -179,19 +181,21 @@ func (o *overlay) wait(now int64) {
 	if o.paused {
 		return
 	}
-	o.paused = true
+	run := o.run
+	o.paused, o.run = true, 0
 	if now-o.resumed >= quickly {
 		o.streak, o.margin = 0, 0
 		return
 	}
-	if o.streak++; o.streak > patience {
-		o.margin = min(max(2*o.margin, firstStep), int64(o.policy.ReadAhead))
+	if o.streak += 1 + run/heavy; o.streak > patience {
+		o.margin = min(max(2*o.margin, 2*run, firstStep), int64(o.policy.ReadAhead))
 	}
 }
 
 // resume notes that n records are handed out for the first time.
 func (o *overlay) resume(n, now int64) {
 	o.fresh += n
+	o.run += n
 	if o.paused {
 		o.paused, o.resumed = false, now
 	}
