@@ -54,3 +54,78 @@ func TestRestart(t *testing.T) {
 		}
 	}
 }
+
+// Redelivered are the messages that a consumer got, however the node ended, and no
+// others.
+func TestRestartMarks(t *testing.T) {
+	ownOnly(t)
+	b := harness.Start(t)
+	_, ch := b.DialAMQP(t)
+	must(t, ch.Confirm(false))
+	publish := func(ch *amqp091.Channel, queue string) {
+		t.Helper()
+		for i := range 10 {
+			confirmed(t, ch, "", queue, amqp091.Publishing{Body: fmt.Append(nil, i), DeliveryMode: 2})
+		}
+	}
+	for _, q := range []string{"held", "untouched", "left"} {
+		_, err := ch.QueueDeclare(q, true, false, false, false, nil)
+		must(t, err)
+		publish(ch, q)
+	}
+	must(t, ch.Qos(3, 0, false))
+	held, err := ch.Consume("held", "", false, false, false, false, nil)
+	must(t, err)
+	for range 3 {
+		harness.Receive(t, held)
+	}
+	b.Kill()
+
+	b.Run()
+	marked(t, b, "held", 3)
+	marked(t, b, "untouched", 0)
+
+	// A consumer has been at work, and is gone.
+	_, ch = b.DialAMQP(t)
+	must(t, ch.Confirm(false))
+	must(t, ch.Qos(5, 0, false))
+	left, err := ch.Consume("left", "c", false, false, false, false, nil)
+	must(t, err)
+	for range 10 {
+		publish(ch, "left")
+		for range 10 {
+			d := harness.Receive(t, left)
+			must(t, d.Ack(false))
+		}
+	}
+	for range 10 {
+		d := harness.Receive(t, left)
+		must(t, d.Ack(false))
+	}
+	must(t, ch.Cancel("c", false))
+	publish(ch, "left")
+	publish(ch, "untouched")
+	if code := b.Stop(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+
+	b.Run()
+	marked(t, b, "untouched", 0)
+	marked(t, b, "left", 0)
+}
+
+// marked takes the ten messages of a queue, of which the first so many are
+// redelivered.
+func marked(t *testing.T, b *harness.Broker, queue string, want int) {
+	t.Helper()
+	c, ch := b.DialAMQP(t)
+	deliveries, err := ch.Consume(queue, "", true, false, false, false, nil)
+	must(t, err)
+	for i := range 10 {
+		d := harness.Receive(t, deliveries)
+		if string(d.Body) != fmt.Sprint(i) || d.Redelivered != (i < want) {
+			t.Errorf("%s: message %d is %s, redelivered %v; want %d marked", queue, i, d.Body, d.Redelivered, want)
+		}
+	}
+	must(t, c.Close())
+}
