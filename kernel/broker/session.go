@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -121,54 +120,6 @@ func (h *Session) State() kernel.SessionState {
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
 	return h.s.state()
-}
-
-// Attachment is one subscription's feed while the session is attached: either
-// a Member of a share group (durable or shared subscription, QoS 1 or a share
-// address) or, with Member nil, a live feed from memory.
-type Attachment struct {
-	Subscription kernel.Subscription
-	Member       *Member
-	// Handle is what Live calls of this subscription carry.
-	Handle uint64
-}
-
-// Subscribe adds or replaces a subscription and attaches it; replacing loses
-// nothing: the Member of the old one gets no more deliveries, what it holds it
-// may settle as before, until Detach or the next replacement. A durable session's is committed before it returns. Share addresses
-// ($share, $queue) join that group; a session without expiry reads other
-// filters live. Errors: CodeInvalidName (bad filter), CodeNotFound ($queue),
-// CodeAccessRefused, CodeLocked, CodeLimit, CodeFenced (after Detach).
-func (h *Session) Subscribe(ctx context.Context, sub kernel.Subscription, handle uint64, to kernel.Consumer, live kernel.LiveSubscriber) (*Attachment, error) {
-	if err := h.enter(); err != nil {
-		return nil, err
-	}
-	defer h.leave()
-	next, err := h.s.plan(sub)
-	if err != nil {
-		return nil, err
-	}
-	old := h.s.subs[sub.Filter]
-	if old == nil && len(h.s.subs) >= h.conn.b.limits.Subscriptions {
-		return nil, kernel.Errorf(kernel.CodeLimit, "session", h.s.id, "it has %d subscriptions already", len(h.s.subs))
-	}
-	if err := h.conn.ensure(next); err != nil {
-		return nil, err
-	}
-	cctx, cancel := h.conn.b.changeContext()
-	defer cancel()
-	err = h.s.save(cctx, old, next)
-	if err == nil {
-		var a *Attachment
-		if a, err = h.attach(next, handle, to, live); err == nil {
-			h.s.subs[sub.Filter] = next
-			if old != nil && old.held != nil {
-				h.conn.tenant.unhold(old.held) // counted once more as next
-			}
-			return a, nil
-		}
-	}
-	return nil, errors.Join(err, h.s.undo(cctx, old, next))
 }
 
 // Attach feeds a subscription that the session already has (after a

@@ -291,3 +291,58 @@ func TestExpiryTimer(t *testing.T) {
 		t.Errorf("its topic outlived it: %d", n)
 	}
 }
+
+// TestSubscribeAll: many subscriptions are made with few commits; the answers keep
+// their order, one that fails leaves the others, and a filter that comes twice
+// has the later settings.
+func TestSubscribeAll(t *testing.T) {
+	dir := t.TempDir()
+	b := open(t, dir, func(c *Config) { c.Limits.Subscriptions = 102 })
+	c := connect(t, b)
+	s, _ := attach(t, c, "many", false, time.Hour)
+	in := newInbox()
+	spec := func(filter string, qos byte, id uint32) SubscribeSpec {
+		return SubscribeSpec{Subscription: kernel.Subscription{Filter: filter, QoS: qos, Identifier: id}, To: in, Live: in}
+	}
+	var specs []SubscribeSpec
+	for i := range 100 {
+		specs = append(specs, spec(fmt.Sprintf("many/%d/+", i), 1, 0))
+	}
+	before := b.wal.Stats().Syncs
+	for i, r := range s.SubscribeAll(soon(t), specs) {
+		if r.Err != nil || r.Attachment.Member == nil || r.Attachment.Subscription.Filter != specs[i].Subscription.Filter {
+			t.Fatalf("%d: %+v", i, r)
+		}
+	}
+	// One after the other they took 4 syncs each.
+	if n := b.wal.Stats().Syncs - before; n > 200 {
+		t.Errorf("%d syncs for %d subscriptions", n, len(specs))
+	}
+	mixed := s.SubscribeAll(soon(t), []SubscribeSpec{
+		spec("twice", 1, 1), spec("$queue/missing", 1, 0), spec("a/#/b", 1, 0), spec("twice", 1, 2), spec("$share/g/x", 1, 0), spec("one/too/many", 1, 0),
+	})
+	want := []kernel.Code{0, kernel.CodeNotFound, kernel.CodeInvalidName, 0, 0, kernel.CodeLimit}
+	for i, r := range mixed {
+		if want[i] == 0 != (r.Err == nil) || want[i] == 0 != (r.Attachment != nil) || want[i] != 0 && kernel.CodeOf(r.Err) != want[i] {
+			t.Errorf("%d: %+v, want code %d", i, r, want[i])
+		}
+	}
+	if mixed[0].Attachment.Member == mixed[3].Attachment.Member {
+		t.Error("a replaced subscription kept its member")
+	}
+	s.Detach(time.Hour)
+	shut(t, b)
+	s, present := attach(t, connect(t, open(t, dir)), "many", false, time.Hour)
+	state := s.State().Subscriptions
+	if !present || len(state) != 102 {
+		t.Errorf("present %v, %d subscriptions", present, len(state))
+	}
+	for _, sub := range state {
+		if sub.Filter == "twice" && sub.Identifier != 2 {
+			t.Errorf("%+v", sub)
+		}
+	}
+	wantCode(t, s.SubscribeAll(soon(t), []SubscribeSpec{spec("a/#/b", 0, 0)})[0].Err, kernel.CodeInvalidName)
+	s.Detach(0)
+	wantCode(t, s.SubscribeAll(soon(t), specs[:1])[0].Err, kernel.CodeFenced)
+}

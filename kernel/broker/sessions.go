@@ -161,16 +161,6 @@ func (t *tenant) unhold(g *group) {
 	t.hold(g, -1)
 }
 
-// save writes a subscription down if that is needed.
-func (e *sessionEntry) save(ctx context.Context, old, next *subscription) error {
-	if !e.durable || (old != nil && old.Subscription == next.Subscription) {
-		return nil
-	}
-	return e.t.b.durable.Put(ctx, []placement.KV{{
-		Key: session.SubscriptionKey(e.t.name, e.id, next.Filter), Value: next.Subscription.Append(nil),
-	}})
-}
-
 // undo takes back a Subscribe that has failed: the old subscription, if there
 // was one, stays.
 func (e *sessionEntry) undo(ctx context.Context, old, next *subscription) error {
@@ -178,7 +168,7 @@ func (e *sessionEntry) undo(ctx context.Context, old, next *subscription) error 
 		if next.held != nil {
 			e.t.unhold(next.held)
 		}
-		return e.save(ctx, next, old)
+		return e.saveAll(ctx, []making{{old: next, next: old}})
 	}
 	return errors.Join(e.erase(ctx, next), e.release(ctx, next))
 }
@@ -244,7 +234,7 @@ func (e *sessionEntry) clear(ctx context.Context) error {
 		}
 	}
 	var wg sync.WaitGroup
-	slots := make(chan struct{}, releaseWidth)
+	slots := make(chan struct{}, sessionWidth)
 	for _, sub := range e.subs {
 		slots <- struct{}{}
 		wg.Go(func() {
@@ -259,9 +249,9 @@ func (e *sessionEntry) clear(ctx context.Context) error {
 	return nil
 }
 
-// releaseWidth is how many groups a session gives up side by side, to share
-// commits.
-const releaseWidth = 16
+// sessionWidth is how many groups a session makes or gives up side by side, to
+// share commits.
+const sessionWidth = 16
 
 // detached is what follows a Detach: the session is discarded, or kept until it
 // expires.

@@ -5,10 +5,7 @@ import (
 	"github.com/trivium-mq/trivium/protocols/mqtt/wire"
 )
 
-// maxSubscriptions bounds the subscriptions of one connection.
-const maxSubscriptions = 100_000
-
-// subscribe handles SUBSCRIBE: filter by filter, then SUBACK, then credit, so
+// subscribe handles SUBSCRIBE: all filters together, then SUBACK, then credit, so
 // that the SUBACK is out before the first stored message.
 func (c *conn) subscribe(body []byte) error {
 	req, err := wire.ParseSubscribe(c.version, body)
@@ -20,50 +17,44 @@ func (c *conn) subscribe(body []byte) error {
 			return err
 		}
 	}
-	codes := make([]wire.Code, len(req.Filters))
-	reason := ""
-	type activation struct {
-		feed   *feed
-		member member
-	}
-	var ready []activation
+	subs, feeds := make([]kernel.Subscription, len(req.Filters)), make([]*feed, len(req.Filters))
 	for i, flt := range req.Filters {
-		sub := kernel.Subscription{Filter: flt.Name, QoS: min(flt.QoS, 1), Options: flt.Options, Identifier: req.Identifier}
-		f := newFeed(c, sub)
-		m, err := c.addSubscription(sub, f)
-		if c.ctx.Err() != nil {
-			return errEnded
+		subs[i] = kernel.Subscription{Filter: flt.Name, QoS: min(flt.QoS, 1), Options: flt.Options, Identifier: req.Identifier}
+		feeds[i] = newFeed(c, subs[i])
+	}
+	results := c.session.Subscribe(c.ctx, subs, feeds)
+	if c.ctx.Err() != nil {
+		return errEnded
+	}
+	c.answerSubscribe(req.ID, subs, results)
+	for i, r := range results {
+		if r.err == nil {
+			c.addFeed(feeds[i], r.member)
 		}
-		if err != nil {
-			codes[i] = subscribeReason(err)
-			if reason == "" {
-				reason = explain(err)
-			}
-			continue
-		}
-		codes[i] = wire.Code(sub.QoS)
-		ready = append(ready, activation{f, m})
-	}
-	if !c.problem {
-		reason = ""
-	}
-	p := wire.AppendSuback(nil, c.version, req.ID, codes, reason)
-	if c.out.tooLarge(len(p)) {
-		p = wire.AppendSuback(nil, c.version, req.ID, codes, "")
-	}
-	c.out.packet(p)
-	for _, a := range ready {
-		c.addFeed(a.feed, a.member)
 	}
 	c.replenish()
 	return nil
 }
 
-func (c *conn) addSubscription(sub kernel.Subscription, f *feed) (member, error) {
-	if len(c.feeds) >= maxSubscriptions && c.feeds[sub.Filter] == nil {
-		return nil, kernel.Errorf(kernel.CodeLimit, "subscription", sub.Filter, "too many subscriptions")
+// answerSubscribe sends SUBACK, with the first reason there is.
+func (c *conn) answerSubscribe(id uint16, subs []kernel.Subscription, results []subscribed) {
+	codes := make([]wire.Code, len(results))
+	reason := ""
+	for i, r := range results {
+		if r.err == nil {
+			codes[i] = wire.Code(subs[i].QoS)
+			continue
+		}
+		codes[i] = subscribeReason(r.err)
+		if reason == "" && c.problem {
+			reason = explain(r.err)
+		}
 	}
-	return c.session.Subscribe(c.ctx, sub, f)
+	p := wire.AppendSuback(nil, c.version, id, codes, reason)
+	if c.out.tooLarge(len(p)) {
+		p = wire.AppendSuback(nil, c.version, id, codes, "")
+	}
+	c.out.packet(p)
 }
 
 // addFeed takes a subscription's feed into use, in place of an earlier one on
