@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"testing"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/protocols/amqp/wire"
 )
@@ -156,6 +158,29 @@ func TestContentInPieces(t *testing.T) {
 }
 
 // Without confirms, a message that cannot be stored does not just vanish.
+// A method that would not see what was published before is not carried out; a
+// close is.
+func TestPublishNotStoredInTime(t *testing.T) {
+	n, addr := startServer(t, Config{})
+	c := dial(t, addr)
+	closed := c.NotifyClose(make(chan *amqp.Error, 1))
+	ch := openChannel(t, c)
+	_, err := ch.QueueDeclare("q", true, false, false, false, nil)
+	must(t, err)
+	leaving := dial(t, addr)
+	openChannel(t, leaving)
+	n.mu.Lock()
+	n.unsure = kernel.Errorf(kernel.CodeUnavailable, "", "", "messages published before are not stored yet")
+	n.mu.Unlock()
+	if _, err := ch.QueuePurge("q", false); err == nil {
+		t.Error("purged")
+	}
+	if e := receive(t, closed); e.Code != 541 || e.Reason != "INTERNAL_ERROR - messages published before are not stored yet" {
+		t.Error(e)
+	}
+	must(t, leaving.Close())
+}
+
 func TestPublishNotStored(t *testing.T) {
 	n, addr := startServer(t, Config{})
 	n.refuse = kernel.Errorf(kernel.CodeUnavailable, "", "", "no leader")

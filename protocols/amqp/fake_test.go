@@ -25,6 +25,7 @@ type fakeNode struct {
 	names     int
 
 	refuse  error // of every publish
+	unsure  error // of every Settle
 	hold    bool  // keep completions until the test runs them
 	held    []func(error)
 	settles int // Settle calls
@@ -223,7 +224,11 @@ type fakePublisher struct {
 
 func (p *fakePublisher) Close() {}
 
-func (p *fakePublisher) Settle(context.Context) error { return nil }
+func (p *fakePublisher) Settle(context.Context) error {
+	p.n.mu.Lock()
+	defer p.n.mu.Unlock()
+	return p.n.unsure
+}
 
 func (p *fakePublisher) ToExchange(exchange, key string, r *kernel.Record, opt kernel.PublishOptions, token uint64) (int, error) {
 	n := p.n
