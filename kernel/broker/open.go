@@ -121,6 +121,7 @@ func (b *Broker) openLayers(cfg Config) (err error) {
 		Raft: placement.Raft{
 			NodeID: b.nodeID, Bootstrap: []raftgroup.Server{{ID: b.nodeID, Address: b.nodeID}},
 			Transport: b.transport(durablePlacement),
+			Alone:     true, // nobody can join yet
 		},
 		Logger: b.log, Now: b.now, Limits: b.limits.Placement, OnFailure: b.fail,
 	}

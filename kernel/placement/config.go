@@ -44,6 +44,10 @@ type Raft struct {
 	NodeID    string
 	Bootstrap []raftgroup.Server
 	Transport func() (raft.Transport, error) // nil: the only member
+	// Alone says that there is no other member although there is a transport:
+	// what this node has lost nobody else has, and nobody has to make the same
+	// segments.
+	Alone bool
 	Timing    raftgroup.Timing
 	KeepBytes int64 // log kept before a checkpoint; 0 = 64 MiB
 }

@@ -74,7 +74,7 @@ func openState(cfg Config) (*Group, *checkpoint.Store, checkpoint.Meta, error) {
 	for _, s := range g.shards {
 		s.ahead = readAhead
 	}
-	alone := cfg.Raft.Transport == nil
+	alone := cfg.Raft.Alone || cfg.Raft.Transport == nil
 	m := g.machine
 	m.loadKeys = keys.load
 	m.open = func(manifest *slog.Manifest, alone bool) (*slog.Log, error) {
