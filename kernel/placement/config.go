@@ -47,7 +47,7 @@ type Raft struct {
 	// Alone says that there is no other member although there is a transport:
 	// what this node has lost nobody else has, and nobody has to make the same
 	// segments.
-	Alone bool
+	Alone     bool
 	Timing    raftgroup.Timing
 	KeepBytes int64 // log kept before a checkpoint; 0 = 64 MiB
 }
