@@ -84,6 +84,21 @@ func reason(code int) string {
 	return map[int]string{406: "PRECONDITION_FAILED - ", 540: "NOT_IMPLEMENTED - "}[code]
 }
 
+// TestQueueNames: a name with NUL, which RabbitMQ would take, is refused with
+// the reason; line ends are taken out.
+func TestQueueNames(t *testing.T) {
+	ownOnly(t)
+	c, ch := shared.DialAMQP(t)
+	n := name("a")
+	if q, err := ch.QueueDeclare(n+"\r\n\u00e9", true, false, false, false, nil); err != nil || q.Name != n+"\u00e9" {
+		t.Errorf("%q, %v", q.Name, err)
+	}
+	_, err := channel(t, c).QueueDeclare("a\x00b", true, false, false, false, nil)
+	if e, ok := err.(*amqp091.Error); !ok || e.Code != 406 || e.Reason != "PRECONDITION_FAILED - queue 'a\x00b' in vhost '/': queue name holds a NUL character" {
+		t.Errorf("%v", err)
+	}
+}
+
 // TestShareAddressIsNoTarget: a declared share address gets what is published
 // to its topic; the default exchange does not know its name.
 func TestShareAddressIsNoTarget(t *testing.T) {
