@@ -42,7 +42,7 @@ func TestGroupAgainstBook(t *testing.T) {
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"": func(t *rapid.T) { c.t = t; c.check() }, "join": c.join, "grant": c.grant, "grant2": c.grant, "extend": c.extend,
-			"settle": c.settle, "stop": c.stop, "leave": c.leave, "pump": c.pump, "pull": c.pull, "expire": c.expire, "log": c.log,
+			"settle": c.settle, "stop": c.stop, "leave": c.leave, "pump": c.pump, "pull": c.pull, "expire": c.expire, "log": c.log, "calm": c.calm,
 		})
 		c.finish()
 	})
@@ -244,6 +244,17 @@ func (c *crowd) expire(t *rapid.T) {
 	}
 	if n := c.g.Expire(c.now); n != want {
 		t.Fatalf("expired %d, want %d", n, want)
+	}
+}
+
+// calm has marks lowered at any moment: nobody may be stuck for it.
+func (c *crowd) calm(t *rapid.T) {
+	if rapid.Bool().Draw(t, "exact") {
+		c.g.Exact()
+		return
+	}
+	for w := range c.g.Windows() {
+		w.Calm(c.now)
 	}
 }
 
