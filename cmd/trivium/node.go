@@ -52,16 +52,16 @@ func openNode(c Config, log zerolog.Logger) (_ *node, err error) {
 			n.abandon()
 		}
 	}()
+	budget := listener.NewBudget(connectionBudget(openFiles()))
 	for _, f := range []struct{ name, addr string }{
 		{"amqp", c.AMQP.Listen}, {"mqtt", c.MQTT.Listen}, {"kafka", c.Kafka.Listen}, {"http", c.HTTP.Listen},
 	} {
 		if f.addr == addressOff {
 			continue
 		}
-		name := f.name
-		l, err := listener.Listen(f.addr, listener.Options{OnError: func(err error) {
-			log.Warn().Err(err).Str("listener", name).Msg("accept")
-		}})
+		l, err := listener.Listen(f.addr, listener.Options{
+			Budget: budget, OnError: newAcceptLog(log.With().Str("listener", f.name).Logger()).report,
+		})
 		if err != nil {
 			return n, usageError{fmt.Errorf("%s: %w", f.name, err)}
 		}

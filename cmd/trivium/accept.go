@@ -1,0 +1,48 @@
+package main
+
+import (
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/trivium-mq/trivium/protocols/listener"
+)
+
+// connectionBudget is how many connections a process that may have so many files
+// open takes; 0 is no limit. The rest is for the node's own files: a log that
+// cannot open its next file takes nothing more.
+func connectionBudget(files uint64) int {
+	if files == 0 || files > 1<<30 {
+		return 0
+	}
+	return max(int(files)-max(64, int(files/10)), 1)
+}
+
+// acceptLog tells of connections that were not accepted, but not of each.
+type acceptLog struct {
+	log  zerolog.Logger
+	now  func() time.Time
+	mu   sync.Mutex
+	last map[bool]time.Time // by whether it was the budget
+	more map[bool]int       // not told since
+}
+
+const acceptEvery = 5 * time.Second
+
+func newAcceptLog(log zerolog.Logger) *acceptLog {
+	return &acceptLog{log: log, now: time.Now, last: map[bool]time.Time{}, more: map[bool]int{}}
+}
+
+func (a *acceptLog) report(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	kind, now := errors.Is(err, listener.ErrBudget), a.now()
+	if last, ok := a.last[kind]; ok && now.Sub(last) < acceptEvery {
+		a.more[kind]++
+		return
+	}
+	a.log.Warn().Err(err).Int("untold", a.more[kind]).Msg("a connection was not accepted")
+	a.last[kind], a.more[kind] = now, 0
+}
