@@ -130,7 +130,7 @@ func (s *shard) readRun(sh *share, m *Member, r sharegroup.Run, limit *int, now 
 			w.Hole(next, v.Offset-1)
 		}
 		next = v.Offset + 1
-		if v.HeaderCount() > 0 && s.expired(v) {
+		if v.IsOwn() && v.HeaderCount() > 0 && s.expired(v) {
 			s.archive(sh, m, w, v.Offset, now)
 			continue
 		}

@@ -60,8 +60,11 @@ func (e *encoder) read(v *kernel.View, topic string) {
 	e.hasExchange, e.hasQoS, e.hasRoute, e.hasExact = false, false, false, false
 
 	it := v.Headers()
+	own := v.IsOwn()
 	for name, value, ok := it.Next(); ok; name, value, ok = it.Next() {
-		e.header(alias(name), value)
+		if own || !bytes.HasPrefix(name, bytesOf(kernel.HeaderReserved)) {
+			e.header(alias(name), value)
+		}
 	}
 	e.address(v, topic)
 	e.correlate()
@@ -122,7 +125,7 @@ func (e *encoder) named(name string, value []byte) {
 		}
 		return // others are not shown
 	}
-	if taken(name) && len(value) <= maxShort && value != nil {
+	if taken(name) && len(value) <= maxShort && value != nil && utf8.Valid(value) {
 		for i := range textProperties {
 			if t := &textProperties[i]; t.name == name {
 				e.props.Flags |= t.flag
