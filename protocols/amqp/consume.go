@@ -124,12 +124,29 @@ func (k *consumer) grant() int {
 		return 0
 	}
 	c := k.ch.c
-	if c.out.full() {
+	if c.out.full() || k.shutOut() {
 		k.starve()
 		return 0
 	}
 	k.credit += n
 	return n
+}
+
+// shutOut reports that messages as large as the consumer's have to wait until
+// less waits for all clients together; the writer looks for that from time to
+// time. A client that has shown that it reads gets them one by one meanwhile. The
+// caller holds out.mu.
+func (k *consumer) shutOut() bool {
+	o := k.ch.c.out
+	if k.average < tightBuffer || !o.total.Over() || o.prompt && o.backlog() == 0 {
+		return false
+	}
+	o.shut = true
+	if !o.poll {
+		o.poll = true
+		o.poke()
+	}
+	return true
 }
 
 // starve lists the consumer for the writer to feed. The caller holds out.mu.
@@ -147,6 +164,7 @@ func (c *conn) feed() {
 	hungry := c.hungry
 	c.hungry = c.feeding[:0]
 	c.feeding = nil // in use until the end
+	o.shut = false
 	for i, k := range hungry {
 		k.hungry = false
 		n := k.grant()
@@ -161,6 +179,7 @@ func (c *conn) feed() {
 	}
 	clear(hungry)
 	c.feeding = hungry[:0]
+	o.poll = o.shut
 	o.mu.Unlock()
 }
 

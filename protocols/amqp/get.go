@@ -20,6 +20,7 @@ func (ch *channel) onGet(m *wire.BasicGet) error {
 		return err
 	}
 	ch.c.out.waitRoom() // answers may be large, and requests for them are small
+	ch.c.out.total.Take(0, pauseTime, ch.c.ctx.Done())
 	k, err := ch.puller(pullKey{queue: name, noAck: m.NoAck})
 	if err != nil {
 		return err

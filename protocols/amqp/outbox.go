@@ -2,6 +2,7 @@ package amqp
 
 import (
 	"errors"
+	"math/rand/v2"
 	"net"
 	"os"
 	"slices"
@@ -24,12 +25,18 @@ const (
 	// accountStep is how far a connection's backlog may be from what the sum of
 	// all has of it.
 	accountStep = 32 << 10
-	// stallTime is how long a client may read nothing while the clients together
-	// have too much waiting.
-	stallTime = 15 * time.Second
+	// stallTime is how long a client may take to read stallBytes while the clients
+	// together have too much waiting. So what waits gets less in the end.
+	stallTime  = 15 * time.Second
+	stallBytes = 128 << 10
+	// promptTime is how long a client may take for one write to be one that
+	// reads.
+	promptTime = time.Second
+	// pollTime is about how often who waits for that looks.
+	pollTime = 250 * time.Millisecond
 )
 
-var errStalled = errors.New("the client reads nothing, and too much waits for all clients together")
+var errStalled = errors.New("the client does not read, and too much waits for all clients together")
 
 // outbox is the buffer between all who have something to send and the one
 // goroutine that writes. Its mutex also guards what has to agree with the
@@ -43,6 +50,9 @@ type outbox struct {
 	total   *listener.Memory // what waits for all connections
 	counted int              // what it knows of this one
 	hurried bool             // the write deadline is that of the end
+	poll    bool             // the writer looks whether the total has become less
+	prompt  bool             // the client has taken large messages at once so far
+	shut    bool             // a consumer waits for that, seen since the last look
 
 	busy     int           // bytes taken and not yet written
 	interval time.Duration // between heartbeats, 0 = none
@@ -175,14 +185,19 @@ func (o *outbox) run(nc net.Conn, after func()) error {
 	var spare []byte
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
+	silent := time.Duration(0)
 	for {
 		b, interval, last := o.take(spare)
 		if len(b) > 0 {
+			silent = 0
+			begin := time.Now()
 			err := o.write(nc, b)
+			prompt := len(b) < tightBuffer || time.Since(begin) < promptTime
 			if spare = b; cap(spare) > keepBuffer {
 				spare = nil
 			}
 			o.written()
+			o.prompt = prompt && (o.prompt || len(b) >= tightBuffer)
 			after()
 			if err != nil {
 				o.end()
@@ -195,8 +210,31 @@ func (o *outbox) run(nc net.Conn, after func()) error {
 		if last {
 			return nil
 		}
-		o.idle(timer, interval)
+		if wait := o.pollIn(interval - silent); wait > 0 {
+			if o.idle(timer, wait) {
+				silent += wait
+			}
+			o.mu.Lock()
+			after()
+			continue
+		}
+		if o.idle(timer, interval-silent) {
+			o.heartbeat()
+		}
+		silent = 0
 	}
+}
+
+// pollIn returns how long to wait until consumers look for memory again: 0 if
+// none waits for it, or the next heartbeat comes first.
+func (o *outbox) pollIn(heartbeat time.Duration) time.Duration {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	wait := pollTime + rand.N(pollTime) // not all at once
+	if !o.poll || heartbeat > 0 && heartbeat <= wait {
+		return 0
+	}
+	return wait
 }
 
 // write writes b, however long the client takes to read, unless the connection
@@ -218,7 +256,7 @@ func (o *outbox) write(nc net.Conn, b []byte) error {
 		if hurried || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return err
 		}
-		if b = b[n:]; n == 0 && o.total.Over() {
+		if b = b[n:]; n < stallBytes && o.total.Over() {
 			return errStalled
 		}
 	}
@@ -240,20 +278,26 @@ func (o *outbox) forget() {
 	o.mu.Unlock()
 }
 
-// idle waits for something to write; after interval that is a heartbeat.
-func (o *outbox) idle(timer *time.Timer, interval time.Duration) {
-	if interval == 0 {
+// idle waits for something to write; it reports true if there was nothing for so
+// long. No limit is 0 or less.
+func (o *outbox) idle(timer *time.Timer, limit time.Duration) bool {
+	if limit <= 0 {
 		<-o.wake
-		return
+		return false
 	}
-	timer.Reset(interval)
+	timer.Reset(limit)
 	select {
 	case <-o.wake:
+		return false
 	case <-timer.C:
-		o.mu.Lock()
-		if len(o.buf) == 0 && !o.closing {
-			o.buf = wire.AppendHeartbeat(o.buf)
-		}
-		o.mu.Unlock()
+		return true
 	}
+}
+
+func (o *outbox) heartbeat() {
+	o.mu.Lock()
+	if len(o.buf) == 0 && !o.closing {
+		o.buf = wire.AppendHeartbeat(o.buf)
+	}
+	o.mu.Unlock()
 }

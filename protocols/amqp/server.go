@@ -45,8 +45,8 @@ type Config struct {
 	MaxMessage       int           // bytes of body
 	FailureDelay     time.Duration // before a refused login is closed without an answer
 	// OutTotal is how many bytes may wait for all clients together. Beyond it
-	// each has 64 KiB, or one message, and one that reads nothing for 15 seconds
-	// is cut off.
+	// each has 64 KiB, those with larger messages nothing, or if they have read so
+	// far one, and one that does not read 128 KiB in 15 seconds is cut off.
 	OutTotal int
 	// InTotal is how many bytes of bodies that are not whole yet all clients
 	// together may have sent. Beyond it they are not read for up to 2 seconds,
