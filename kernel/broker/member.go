@@ -125,7 +125,8 @@ func (c *Conn) joinGroup(g *group, opt kernel.MemberOptions, hold bool, to kerne
 // Classic for a group that nobody declared.
 func (m *Member) Type() kernel.QueueType { return m.kind }
 
-// Credit lets n more records be handed out. Never blocks.
+// Credit lets n more records be handed out; a negative n takes back credit that
+// has not been used. Never blocks.
 func (m *Member) Credit(n int) { m.m.Credit(n) }
 
 // Settle settles records first..last of a partition that this member holds; any
