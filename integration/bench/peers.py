@@ -28,25 +28,27 @@ HOST = "127.0.0.1"
 class Process:
     """One broker under test."""
 
-    def __init__(self, name, argv, ports, env=None, pattern=None):
+    def __init__(self, name, argv, ports, dir_, env=None, pattern=None):
         self.name, self.ports = name, ports
-        self.proc = subprocess.Popen(argv, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-                                     start_new_session=True)
+        with open(os.path.join(dir_, "output"), "w") as out:
+            self.proc = subprocess.Popen(argv, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out,
+                                         start_new_session=True)
         self.pattern = pattern
 
     def pid(self):
         if not self.pattern:
             return self.proc.pid
-        out = subprocess.run(["pgrep", "-f", self.pattern], capture_output=True, text=True).stdout.split()
+        out = subprocess.run(["pgrep", "-g", str(self.proc.pid), "-f", self.pattern], capture_output=True, text=True).stdout.split()
         return int(out[0])
 
-    def await_ready(self, bin_):
+    def await_ready(self, dir_):
         deadline = time.time() + 60
         while time.time() < deadline:
             if all(port_open(p) for p in self.ports.values()):
                 return
             time.sleep(0.1)
-        sys.exit("%s did not start" % self.name)
+        with open(os.path.join(dir_, "output")) as f:
+            sys.exit("%s did not start:\n%s" % (self.name, f.read()[-2000:]))
 
     def stop(self):
         os.killpg(self.proc.pid, signal.SIGTERM)
@@ -63,15 +65,15 @@ def port_open(port):
 
 
 def ours(bin_, dir_):
-    ports = {"amqp": 25672, "mqtt": 21883, "kafka": 29092, "http": 35672}
+    ports = {"amqp": 31672, "mqtt": 31883, "kafka": 31092, "http": 31080}
     argv = [bin_, "serve", "--data", dir_, "--cluster", "off", "--log-level", "warn"]
     for name, port in ports.items():
         argv += ["--" + name, "%s:%d" % (HOST, port)]
-    return Process("trivium", argv, ports)
+    return Process("trivium", argv, ports, dir_)
 
 
 def rabbitmq(dir_):
-    ports = {"amqp": 25673, "mqtt": 21884}
+    ports = {"amqp": 32672, "mqtt": 32883}
     conf = os.path.join(dir_, "rabbitmq")
     with open(conf + ".conf", "w") as f:
         f.write("listeners.tcp.default = %s:%d\nmqtt.listeners.tcp.default = %s:%d\n" % (HOST, ports["amqp"], HOST, ports["mqtt"]))
@@ -80,16 +82,16 @@ def rabbitmq(dir_):
     env = dict(os.environ, HOME=dir_, RABBITMQ_NODENAME="peers@localhost", RABBITMQ_CONFIG_FILE=conf,
                RABBITMQ_MNESIA_BASE=os.path.join(dir_, "mnesia"), RABBITMQ_LOG_BASE=os.path.join(dir_, "log"),
                RABBITMQ_ENABLED_PLUGINS_FILE=os.path.join(dir_, "enabled"), ERL_EPMD_ADDRESS=HOST)
-    return Process("rabbitmq", ["/usr/lib/rabbitmq/bin/rabbitmq-server"], ports, env, "beam.smp.*peers@localhost")
+    return Process("rabbitmq", ["/usr/lib/rabbitmq/bin/rabbitmq-server"], ports, dir_, env, "beam.smp")
 
 
 def mosquitto(dir_):
-    ports = {"mqtt": 21885}
+    ports = {"mqtt": 33883}
     conf = os.path.join(dir_, "mosquitto.conf")
     with open(conf, "w") as f:
         f.write("listener %d %s\nallow_anonymous true\npersistence true\npersistence_location %s/\n"
                 "max_inflight_messages 0\nmax_queued_messages 0\nuser root\n" % (ports["mqtt"], HOST, dir_))
-    return Process("mosquitto", ["mosquitto", "-c", conf], ports)
+    return Process("mosquitto", ["mosquitto", "-c", conf], ports, dir_)
 
 
 def rows(outstanding):
@@ -158,7 +160,7 @@ def main():
         brokers["rabbitmq"] = rabbitmq(dirs["rabbitmq"])
         brokers["mosquitto"] = mosquitto(dirs["mosquitto"])
         for b in brokers.values():
-            b.await_ready(o.bin)
+            b.await_ready(dirs[b.name])
         print("| scenario (%d outstanding) | trivium | peer | ratio | CPU us/msg ours / peer | p50 ms ours / peer | p99 ms ours / peer | syncs/msg ours / peer | lost, duplicates |" % o.outstanding)
         print("|---|---|---|---|---|---|---|---|---|")
         for title, scenario, peer, args, _ in rows(o.outstanding):
