@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -277,10 +278,9 @@ func TestFirstStartInterrupted(t *testing.T) {
 	for after := range 40 {
 		disk := vfs.NewMem()
 		var left *vfs.MemFS
+		var once sync.Once // operations come from several goroutines
 		fault := vfs.NewFault(disk, vfs.Rule{After: after, Err: power, Before: func(vfs.Op, string) {
-			if left == nil {
-				left = disk.CrashClone(nil)
-			}
+			once.Do(func() { left = disk.CrashClone(nil) })
 		}})
 		if b, err := Open(Config{DataDir: "/node", FS: fault}); err == nil {
 			shut(t, b)
