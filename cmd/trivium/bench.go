@@ -26,6 +26,9 @@ func benchCommand() *cobra.Command {
 			if len(args) != 1 {
 				return usageError{fmt.Errorf("bench takes one scenario; see --help")}
 			}
+			if o.Name == "" {
+				o.Name = "trivium-bench-" + args[0]
+			}
 			if o.Target == "" {
 				o.Target = defaultTarget(args[0])
 			}
@@ -56,7 +59,7 @@ func benchCommand() *cobra.Command {
 	f.IntVar(&o.Prefetch, "prefetch", 1000, "unsettled messages a consumer may have")
 	f.IntVar(&o.Rate, "rate", 0, "messages a second in all, 0 = as fast as possible")
 	f.StringVar(&o.QueueType, "queue-type", "quorum", "AMQP x-queue-type; empty sends none")
-	f.StringVar(&o.Name, "name", "trivium-bench", "queue or topic to use")
+	f.StringVar(&o.Name, "name", "", "queue or topic to use (default trivium-bench-SCENARIO)")
 	f.IntVar(&o.Partitions, "partitions", 1, "partitions of the Kafka topic")
 	f.IntVar(&o.Batch, "batch", 0, "most messages in one write, 0 = as many as fit 64 KiB (1 = a client that flushes every publish)")
 	f.IntVar(&o.PID, "pid", 0, "broker process whose CPU time is measured")

@@ -166,14 +166,17 @@ func (c *amqpClient) call(channel uint16, method uint32, args []byte, reply uint
 	return c.expect(reply)
 }
 
-// declare makes a durable queue; with purge a present one of that name is
-// deleted first.
-func (c *amqpClient) declare(name, queueType string, fresh bool) error {
-	if fresh {
-		args := append(shortstr([]byte{0, 0}, name), 0)
-		if _, err := c.call(1, queueDelete, args, queueDeleteOK); err != nil {
-			return err
-		}
+// remove deletes a queue; a missing one is no error.
+func (c *amqpClient) remove(name string) error {
+	args := append(shortstr([]byte{0, 0}, name), 0)
+	_, err := c.call(1, queueDelete, args, queueDeleteOK)
+	return err
+}
+
+// declare makes a durable queue anew.
+func (c *amqpClient) declare(name, queueType string) error {
+	if err := c.remove(name); err != nil {
+		return err
 	}
 	args := append(shortstr([]byte{0, 0}, name), 0b00010) // durable
 	var table []byte

@@ -22,7 +22,7 @@ func amqpConfirm(ctx context.Context, o Options) (Result, error) {
 		return Result{}, err
 	}
 	defer setup.close()
-	if err := setup.declare(o.Name, o.QueueType, true); err != nil {
+	if err := setup.declare(o.Name, o.QueueType); err != nil {
 		return Result{}, err
 	}
 	var h histogram
@@ -56,7 +56,7 @@ func amqpConfirm(ctx context.Context, o Options) (Result, error) {
 	res.Received, res.Duplicates, res.Lost = l.result(confirmed)
 	res.Checked = true
 	res.finish(res.Confirmed, o, elapsed, &h, used)
-	return res, setup.declare(o.Name, o.QueueType, true)
+	return res, setup.remove(o.Name)
 }
 
 // countWindows sums the publishers' windows up.

@@ -22,8 +22,14 @@ func freshTopic(ctx context.Context, c *kgo.Client, o Options) error {
 	del.TopicNames = []string{o.Name}
 	del.Topics = []kmsg.DeleteTopicsRequestTopic{{Topic: &o.Name}}
 	del.TimeoutMillis = 5000
-	if _, err := del.RequestWith(ctx, c); err != nil {
+	gone, err := del.RequestWith(ctx, c)
+	if err != nil {
 		return fmt.Errorf("delete topic: %w", err)
+	}
+	for _, t := range gone.Topics {
+		if err := kerr.ErrorForCode(t.ErrorCode); err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition) {
+			return fmt.Errorf("delete topic %s: %w", o.Name, err)
+		}
 	}
 	create := kmsg.NewPtrCreateTopicsRequest()
 	create.TimeoutMillis = 5000

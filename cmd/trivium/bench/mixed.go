@@ -14,7 +14,7 @@ func mixed(ctx context.Context, o Options) (Result, error) {
 		return Result{}, err
 	}
 	defer c.close()
-	if err := c.declare(o.Name, o.QueueType, true); err != nil {
+	if err := c.declare(o.Name, o.QueueType); err != nil {
 		return Result{}, err
 	}
 	if err := c.bind(o.Name, "amq.topic", o.Name); err != nil {
