@@ -18,6 +18,7 @@ type fsm struct {
 	machine  Machine
 	restored chan<- struct{} // a checkpoint was installed; cap 1
 
+	handed    atomic.Uint64 // everything up to it is committed and given to the machine
 	applied   atomic.Uint64 // everything up to it is in the machine
 	entries   []Entry       // reused
 	responses []any         // reused; all nil
@@ -54,6 +55,7 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 			f.mu.Unlock()
 		}
 	}
+	f.handed.Store(applied)
 	if len(f.entries) > 0 {
 		f.machine.Apply(f.entries)
 		clear(f.entries)
@@ -104,6 +106,7 @@ func (f *fsm) begin(m checkpoint.Meta) {
 	if m.Index > 0 {
 		f.configs = append(f.configs, configuration{m.ConfigurationIndex, m.Configuration})
 	}
+	f.handed.Store(m.Index)
 	f.applied.Store(m.Index)
 }
 

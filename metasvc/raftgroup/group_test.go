@@ -232,3 +232,23 @@ func TestFullDisk(t *testing.T) {
 	}
 	n.close(t)
 }
+
+// TestCheckpointWhileApplying: what a machine captures in Apply may become a
+// checkpoint before that call has returned.
+func TestCheckpointWhileApplying(t *testing.T) {
+	n := startNode(t, "a", vfs.NewMem(), nodeOptions{})
+	n.waitLeader(t)
+	n.machine.mu.Lock()
+	n.machine.during = func(index uint64) {
+		meta, err := n.group.CheckpointMeta(index)
+		if err != nil || meta.Index != index || meta.Term == 0 || meta.ConfigurationIndex != 1 {
+			t.Errorf("at %d: %+v, %v", index, meta, err)
+		}
+		if _, err := n.group.CheckpointMeta(index + 100); err == nil {
+			t.Error("a checkpoint of what is not there yet")
+		}
+	}
+	n.machine.mu.Unlock()
+	n.propose(t, "x", 20, 100)
+	n.close(t)
+}

@@ -50,10 +50,11 @@ func (g *Group) Stats() Stats {
 
 // CheckpointMeta returns what belongs to a checkpoint of the state as of index:
 // the term there and the configuration valid there. The index must have been
-// applied, and be in the log or that of a checkpoint already.
+// given to the machine, whose Apply may still run, and be in the log or that of a
+// checkpoint already.
 func (g *Group) CheckpointMeta(index uint64) (checkpoint.Meta, error) {
-	if applied := g.AppliedIndex(); index > applied {
-		return checkpoint.Meta{}, fmt.Errorf("raftgroup: checkpoint at %d, applied is %d", index, applied)
+	if handed := g.fsm.handed.Load(); index > handed {
+		return checkpoint.Meta{}, fmt.Errorf("raftgroup: checkpoint at %d, the machine has got %d", index, handed)
 	}
 	for _, m := range g.cfg.Checkpoints.List() {
 		if m.Index == index { // one that a leader sent: the log has no entry there
