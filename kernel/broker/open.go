@@ -90,23 +90,20 @@ func (b *Broker) openLayers(cfg Config) (err error) {
 	if err := b.listen(cfg.ClusterAddr); err != nil {
 		return err
 	}
-	if b.wal, err = openLog(fsys, dir, node, wal.Options{OnFailure: b.fail}); err != nil {
+	unit := logUnit(fsys, dir)
+	if b.wal, err = openLog(fsys, dir, node, wal.Options{FileSize: unit, OnFailure: b.fail}); err != nil {
 		return err
 	}
 	if r := b.wal.Recovery(); r.TornFile != "" {
 		b.log.Info().Str("file", r.TornFile).Int64("offset", r.TornAt).
 			Msg("a write that was interrupted, and so never confirmed, was cut off the log")
 	}
-	if b.kv = cfg.KV; b.kv == nil {
-		b.ownKV = true
-		if cfg.FS != nil {
-			b.kv, err = kv.OpenMemory()
-		} else {
-			b.kv, err = kv.Open(path.Join(dir, kvDir), func() (int64, error) { return fsys.Free(dir) })
-		}
-		if err != nil {
-			return err
-		}
+	if err := b.openKeyed(cfg, fsys, dir, unit); err != nil {
+		return err
+	}
+	limits := b.limits.Placement
+	if limits.SealBytes == 0 {
+		limits.SealBytes = unit
 	}
 	b.catalog, err = metasvc.Open(metasvc.Config{
 		WAL: b.wal, FS: fsys, Dir: path.Join(dir, catalogDir), NodeID: b.nodeID,
@@ -122,8 +119,9 @@ func (b *Broker) openLayers(cfg Config) (err error) {
 			NodeID: b.nodeID, Bootstrap: []raftgroup.Server{{ID: b.nodeID, Address: b.nodeID}},
 			Transport: b.transport(durablePlacement),
 			Alone:     true, // nobody can join yet
+			KeepBytes: unit,
 		},
-		Logger: b.log, Now: b.now, Limits: b.limits.Placement, OnFailure: b.fail,
+		Logger: b.log, Now: b.now, Limits: limits, OnFailure: b.fail,
 	}
 	if b.durable, err = placement.Open(pc); err != nil {
 		return err

@@ -47,11 +47,11 @@ const (
 	valueLogBytes   = 64 << 20 // size of one of its files
 )
 
-// reserve is how much of the volume must be free for a write. Badger writes through
+// Room is how many bytes of the volume must be free for a write. Badger writes through
 // memory maps of files that reserve no space: where there is none, the process
 // dies by a signal. In the background it also writes out a memtable and merges
 // tables, which that much is enough for.
-const reserve = 48 << 20
+const Room = 48 << 20
 
 // Store is an open database. Keys are at most 64,000 bytes, values 60 MiB. It may be used concurrently; writes run one
 // after the other.
@@ -121,7 +121,7 @@ func (s *Store) Room(n int) error {
 	}
 	// Values may be written twice, to the log and to a table, and more than once
 	// to a table, one after the other.
-	if need := reserve + 4*int64(n); free < need {
+	if need := Room + 4*int64(n); free < need {
 		return fmt.Errorf("kv: %w: %d MiB free, the keyed state needs %d MiB", vfs.ErrNoSpace, free>>20, need>>20)
 	}
 	return nil

@@ -212,19 +212,19 @@ func TestClear(t *testing.T) {
 // touched, and may be repeated later; the store closes, and is not opened.
 func TestNoRoom(t *testing.T) {
 	dir := t.TempDir()
-	room := int64(reserve + 1<<20)
+	room := int64(Room + 1<<20)
 	free := func() (int64, error) { return room, nil }
 	s, err := Open(dir, free)
 	must(t, err)
 	must(t, s.Put([]byte("k"), []byte("v"), 1))
-	room = reserve + 100
+	room = Room + 100
 	var b Batch
 	b.Put([]byte("k"), make([]byte, 100), 2)
 	if err := s.Commit(&b); !errors.Is(err, vfs.ErrNoSpace) {
 		t.Fatalf("commit: %v", err)
 	}
 	want(t, s, "k", "v", 1)
-	room = reserve + 1<<20
+	room = Room + 1<<20
 	must(t, s.Commit(&b))
 	want(t, s, "k", string(make([]byte, 100)), 2)
 	room = 0
