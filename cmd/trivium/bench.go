@@ -54,7 +54,6 @@ func benchCommand() *cobra.Command {
 	f.DurationVar(&o.Duration, "duration", 10*time.Second, "how long to publish")
 	f.IntVar(&o.Messages, "messages", 0, "publish this many messages instead of for a time")
 	f.IntVar(&o.Publishers, "publishers", 1, "publishing connections")
-	f.IntVar(&o.Consumers, "consumers", 1, "consuming connections")
 	f.IntVar(&o.Outstanding, "outstanding", 1000, "unconfirmed messages a publisher may have")
 	f.IntVar(&o.Prefetch, "prefetch", 1000, "unsettled messages a consumer may have")
 	f.IntVar(&o.Rate, "rate", 0, "messages a second in all, 0 = as fast as possible")

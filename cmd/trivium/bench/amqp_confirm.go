@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -116,9 +115,12 @@ func publish(ctx context.Context, o Options, w *window, conn net.Conn, read func
 	return w.drain()
 }
 
-// drainQueue reads count messages from the queue, or until none has come for a
-// few seconds.
+// drainQueue reads the queue until count different messages have arrived, or
+// nothing has come for a few seconds.
 func drainQueue(ctx context.Context, o Options, l *ledger, count uint64) error {
+	if count == 0 {
+		return nil
+	}
 	c, err := dialAMQP(o.Target, o.User, o.Password)
 	if err != nil {
 		return err
@@ -127,50 +129,21 @@ func drainQueue(ctx context.Context, o Options, l *ledger, count uint64) error {
 	if err := c.consume(o.Name, 2000); err != nil {
 		return err
 	}
-	return readAll(ctx, c, l, count, 500, nil)
-}
-
-// readAll consumes and acks until count different messages have arrived or
-// nothing came for five seconds.
-func readAll(ctx context.Context, c *amqpClient, l *ledger, count uint64, ackEvery int, each func(sent int64)) error {
-	if count == 0 {
-		return nil
-	}
-	var last atomic.Int64
-	last.Store(now())
-	quiet, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var wg sync.WaitGroup
-	defer wg.Wait()
-	defer cancel()
-	wg.Go(func() {
-		tick := time.NewTicker(500 * time.Millisecond)
-		defer tick.Stop()
-		for {
-			select {
-			case <-quiet.Done():
-				c.close()
-				return
-			case <-tick.C:
-				if now()-last.Load() > int64(5*time.Second) {
-					c.close()
-					return
-				}
+	var stop arrivals
+	stop.want.Store(count)
+	finished := make(chan struct{})
+	go func() {
+		defer close(finished)
+		err = c.readDeliveries(500, func(p []byte) (bool, error) {
+			pub, seq, _, err := parse(p)
+			if err != nil {
+				return false, err
 			}
-		}
-	})
-	err := c.readDeliveries(ackEvery, func(p []byte) (bool, error) {
-		pub, seq, sent, err := parse(p)
-		if err != nil {
-			return false, err
-		}
-		last.Store(now())
-		l.receive(pub, seq)
-		if each != nil {
-			each(sent)
-		}
-		return l.total() < count, nil
-	})
+			return !stop.arrived(l.receive(pub, seq)), nil
+		})
+	}()
+	awaitReader(ctx, &stop, finished, c.close)
+	<-finished
 	if errors.Is(err, net.ErrClosed) {
 		return ctx.Err()
 	}

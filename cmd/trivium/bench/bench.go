@@ -25,7 +25,6 @@ type Options struct {
 	Duration    time.Duration // how long publishers run
 	Messages    int           // or how many messages in all, if > 0
 	Publishers  int           // connections that publish
-	Consumers   int           // connections that consume
 	Outstanding int           // unconfirmed messages a publisher may have
 	Prefetch    int           // unsettled messages a consumer may have
 	Rate        int           // messages a second in all, 0 = as fast as possible

@@ -44,12 +44,12 @@ type ledger struct {
 
 func newLedger(publishers int) *ledger { return &ledger{seen: make([][]uint64, publishers)} }
 
-// receive notes a message and reports whether it is new.
-func (l *ledger) receive(publisher uint32, seq uint64) bool {
+// receive notes a message and returns how many different ones have arrived.
+func (l *ledger) receive(publisher uint32, seq uint64) (total uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if int(publisher) >= len(l.seen) || seq > 1<<36 {
-		return false
+		return l.received - l.duplicates
 	}
 	l.received++
 	set := l.seen[publisher]
@@ -60,10 +60,9 @@ func (l *ledger) receive(publisher uint32, seq uint64) bool {
 	bit := uint64(1) << (seq % 64)
 	if set[seq/64]&bit != 0 {
 		l.duplicates++
-		return false
 	}
 	set[seq/64] |= bit
-	return true
+	return l.received - l.duplicates
 }
 
 // total returns how many different messages have arrived.

@@ -31,9 +31,8 @@ func mixed(ctx context.Context, o Options) (Result, error) {
 			if err != nil {
 				return false, err
 			}
-			l.receive(pub, seq)
 			latency.add(time.Duration(now() - sent))
-			return !stop.arrived(l.total()), nil
+			return !stop.arrived(l.receive(pub, seq)), nil
 		})
 	}, c.close)
 }

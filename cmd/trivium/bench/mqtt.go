@@ -140,16 +140,8 @@ func (c *mqttClient) readPubacks(w *window) error {
 		}
 		id := uint64(binary.BigEndian.Uint16(p)) - 1
 		seq := oldest + (id+packetIDs-oldest%packetIDs)%packetIDs
-		w.confirm(seq, false)
-		oldest = w.oldest()
+		oldest = w.confirm(seq, false)
 	}
-}
-
-// oldest returns the lowest unconfirmed sequence number.
-func (w *window) oldest() uint64 {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.first
 }
 
 // readPublishes calls got for each PUBLISH and answers QoS 1 with PUBACK,

@@ -34,8 +34,7 @@ func mqttQoS1(ctx context.Context, o Options) (Result, error) {
 			if err != nil {
 				return false, err
 			}
-			l.receive(pub, seq)
-			return !stop.arrived(l.total()), nil
+			return !stop.arrived(l.receive(pub, seq)), nil
 		})
 	}, sub.close)
 	sub.close()

@@ -47,8 +47,9 @@ func (w *window) take(limit int) (seq uint64, n int) {
 	return seq, n
 }
 
-// confirm marks seq (or, with multiple, everything up to it) confirmed.
-func (w *window) confirm(seq uint64, multiple bool) {
+// confirm marks seq (or, with multiple, everything up to it) confirmed and
+// returns the lowest sequence number that is not.
+func (w *window) confirm(seq uint64, multiple bool) (oldest uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	from := seq
@@ -68,6 +69,7 @@ func (w *window) confirm(seq uint64, multiple bool) {
 		w.first++
 	}
 	w.wake.Broadcast()
+	return w.first
 }
 
 // close wakes everybody; take and drain return.
