@@ -96,7 +96,7 @@ func (c *Config) loadEnv(environ []string) error {
 
 // reservedEnv are names with our prefix that the project's own tests and
 // scripts use; they are no settings.
-var reservedEnv = map[string]bool{"BIN": true, "CRASH_ROUNDS": true, "HISTORIES": true, "SEED": true}
+var reservedEnv = map[string]bool{"BIN": true, "CRASH_ROUNDS": true, "HISTORIES": true, "SEED": true, "AMQP_ADDR": true}
 
 // keys maps section_key to the field.
 func (c *Config) keys() map[string]reflect.Value {

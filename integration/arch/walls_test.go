@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -38,12 +39,12 @@ var walls = []struct {
 	{"integration", []string{"integration", "cmd", "protocols", "kernel", "metasvc", "sharegroup", "storage"}},
 }
 
-// exact are folders that may be imported but whose sub-packages may not (by
-// protocols): the kernel's nouns are open to all, its parts are not.
-var exact = map[string]bool{"kernel": true, "kernel/broker": true, "protocols/listener": true}
-
-// metasvcNouns: metasvc may use the kernel's nouns only.
-var nounsOnly = []string{"metasvc", "protocols"}
+// nounsOnly are the folders that may use the kernel's nouns and facade, but none
+// of its parts: to them the folders in exact are open without their sub-packages.
+var (
+	nounsOnly = []string{"metasvc", "protocols"}
+	exact     = map[string]bool{"kernel": true, "kernel/broker": true, "protocols/listener": true}
+)
 
 var forbiddenNames = []string{"common", "util", "utils", "helper", "helpers", "types", "interfaces", "pkg"}
 
@@ -104,7 +105,7 @@ func allowed(folder, imported string) bool {
 		}
 	}
 	for _, a := range best {
-		strict := exact[a] && (under(folder, nounsOnly[0]) || under(folder, nounsOnly[1]))
+		strict := exact[a] && slices.ContainsFunc(nounsOnly, func(f string) bool { return under(folder, f) })
 		if imported == a || !strict && under(imported, a) {
 			return true
 		}
