@@ -18,10 +18,13 @@ func (r Run) Len() int { return int(r.Last - r.First + 1) }
 // Reason says why a record is dead.
 type Reason uint8
 
-// Refused is Outcome Refuse; OverLimit is the group's Limit.
+// Refused is Outcome Refuse; OverLimit is the group's Limit. Expired and MaxLen
+// are what the driver buries for: its time is over, the backlog too long.
 const (
 	Refused Reason = iota + 1
 	OverLimit
+	Expired
+	MaxLen
 )
 
 // Dead is a record that is to be dead-lettered and archived.
@@ -98,12 +101,7 @@ func (w *Window) takeBack(dst []Run, h *holder, deadline int64) ([]Run, bool) {
 	p, i := o.lowestBack()
 	s, offset := &p.slots[i], p.base+int64(i)
 	acquired, failed := s.acquired, s.failed
-	p.back &^= 1 << i
-	o.returned--
-	if p.back == 0 { // lowestBack left the page on top
-		o.backs.pop()
-		p.queued = false
-	}
+	o.unback(p, i)
 	if o.policy.over(acquired, failed) {
 		o.drain(p)
 		w.bury(Dead{offset, acquired, failed, OverLimit})

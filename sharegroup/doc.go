@@ -33,7 +33,7 @@
 //	closing       -             a hole at or above next; archived when stepped over
 //
 //	unread, given back -> held         Acquire                 acquired count + 1
-//	unread, given back -> on its way   Acquire by an Auto member; Purge; over the limit
+//	unread, given back -> on its way   Acquire by an Auto member; Purge; Bury; over the limit
 //	held -> given back                 Release; Fail, Expire, ReleaseAll: failed + 1
 //	held -> on its way                 Accept, Refuse, Gap; at the limit; Hole
 //	on its way -> settled              Apply
@@ -62,7 +62,7 @@
 // long as the window leads in that term. A record on its way is not available
 // meanwhile, and its memory is free already.
 //
-// A refused record, or one at the limit, is listed by [Window.TakeDead]. With
+// A refused record, one at the limit, or one that [Window.Bury] took, is listed by [Window.TakeDead]. With
 // Policy.DeadLetter it is archived only when the driver has called
 // [Window.Archive]: after the copy is committed, or just before Take if copy and
 // settlement go into the same entry. A leader change in between hands the record
@@ -82,6 +82,7 @@
 //	member            g.Join, g.Grant, g.Stop, g.Leave
 //	ack               g.Settle
 //	hole while read   w.Hole
+//	too old, too many w.Bury: the driver knows ages and lengths
 //	timer             g.Expire, due at g.NextDeadline; w.Calm every second while w.Ahead
 //	planned end       g.Exact, and no Pump after it
 //	then              outs, more := g.Pump(now, budget): read and send outs

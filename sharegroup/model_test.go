@@ -338,6 +338,40 @@ func (m *model) purge() (n int64) {
 	return n
 }
 
+// buryOldest is Window.Bury.
+func (m *model) buryOldest(below, most int64, why Reason) (n int64) {
+	for _, state := range []modelState{back, unread} {
+		for ; n < most; n++ {
+			o, ok := m.lowest(state)
+			if !ok || o >= below {
+				break
+			}
+			r := m.recs[o]
+			if state == unread {
+				r.acquired = r.failed
+			}
+			if m.policy.DeadLetter {
+				m.bury(o, why)
+			} else {
+				r.state = gone
+				m.archived[o] = true
+			}
+			m.step()
+		}
+	}
+	return n
+}
+
+// available lists what is there to be handed out, in order.
+func (m *model) available() (list []int64) {
+	for o := int64(0); o < m.end; o++ {
+		if s := m.recs[o].state; s == back || s == unread {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
 func (m *model) trim(start int64) {
 	for o := int64(0); o < start; o++ {
 		m.settleOne(o)

@@ -53,6 +53,8 @@ func TestWindowAgainstModel(t *testing.T) {
 			"expire":   h.expire,
 			"hole":     h.hole,
 			"purge":    h.purge,
+			"oldest":   h.buryOldest,
+			"policy":   h.policy,
 			"trim":     h.trim,
 			"seek":     h.seek,
 			"take":     h.take,
@@ -181,6 +183,28 @@ func (h *history) purge(t *rapid.T) {
 	if want := h.m.purge(); got != want {
 		t.Fatalf("purged %d, want %d", got, want)
 	}
+}
+
+// buryOldest expires records, or drops those beyond a length.
+func (h *history) buryOldest(t *rapid.T) {
+	below := rapid.Int64Range(0, h.end+5).Draw(t, "below")
+	most := rapid.Int64Range(0, 70).Draw(t, "most")
+	why := rapid.SampledFrom([]Reason{Expired, MaxLen}).Draw(t, "why")
+	got, want := h.w.Bury(below, most, why), h.m.buryOldest(below, most, why)
+	if got != want {
+		t.Fatalf("buried %d, want %d", got, want)
+	}
+}
+
+// policy changes what may change while the window leads.
+func (h *history) policy(t *rapid.T) {
+	if rapid.IntRange(0, 4).Draw(t, "rarely") > 0 {
+		return
+	}
+	p := drawPolicy(t)
+	p.ReadAhead = h.m.policy.ReadAhead
+	h.m.policy = p
+	h.w.SetPolicy(p)
 }
 
 func (h *history) trim(t *rapid.T) {
@@ -351,6 +375,15 @@ func (h *history) check() {
 	ready := m.count(unread) + m.count(back)
 	if w.Ready() != int64(ready) || w.InFlight() != m.count(held) {
 		t.Fatalf("ready %d in flight %d, want %d %d", w.Ready(), w.InFlight(), ready, m.count(held))
+	}
+	var list []int64
+	for sp := range w.Available() {
+		for o := sp.First; o <= sp.Last; o++ {
+			list = append(list, o)
+		}
+	}
+	if !slices.Equal(list, m.available()) {
+		t.Fatalf("available %v, want %v", list, m.available())
 	}
 	at, ok := w.NextDeadline()
 	if wantAt, want := m.nextDeadline(); ok != want || ok && at != wantAt {
