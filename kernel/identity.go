@@ -1,6 +1,9 @@
 package kernel
 
-import "net"
+import (
+	"net"
+	"time"
+)
 
 // ConnectionID is unique on a node while the process runs; 0 is none.
 type ConnectionID uint64
@@ -23,4 +26,28 @@ type ConnectionInfo struct {
 	ClientID string
 	Remote   net.Addr
 	Local    net.Addr
+
+	// The rest may be empty.
+	Version    string     // of the protocol, as the client chose it
+	Mechanism  string     // how it authenticated
+	Secure     bool       // encrypted
+	Properties []Argument // what the client says of itself
+	Heartbeat  time.Duration
+	Channels   ChannelLister
+}
+
+// ChannelLister lists the channels of a connection whose protocol has several
+// on one. It is called from any goroutine, until the connection is closed, and
+// must be quick.
+type ChannelLister interface {
+	Channels() []ChannelStatus
+}
+
+// ChannelStatus is a channel in listings.
+type ChannelStatus struct {
+	Number    int
+	Consumers int
+	Unsettled int  // records handed out and not settled
+	Prefetch  int  // records a consumer may hold, 0 = unlimited
+	Confirms  bool // publishes are confirmed
 }

@@ -28,8 +28,11 @@ type MemberOptions struct {
 	Pull bool
 	// Session is the client id when the member belongs to a durable session.
 	Session string
-	// Tag names the member in listings.
-	Tag string
+	// Tag names the member in listings; Channel is the number of its channel
+	// there, and Prefetch how many records it may hold (0 = unlimited).
+	Tag      string
+	Channel  int
+	Prefetch int
 }
 
 // Delivery is one record handed to a member.

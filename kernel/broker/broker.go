@@ -93,6 +93,12 @@ func (b *Broker) Anonymous(tenant string, remote net.Addr) (kernel.Identity, err
 	return kernel.Identity{User: auth.DefaultUser, Tenant: tenant, Anonymous: true}, nil
 }
 
+// tenant returns a tenant by name.
+func (b *Broker) tenant(name string) (*tenant, bool) {
+	t, ok := b.tenants[name]
+	return t, ok
+}
+
 // HasTenant reports whether the tenant exists.
 func (b *Broker) HasTenant(tenant string) bool { return b.tenants[tenant] != nil }
 

@@ -3,6 +3,7 @@ package broker
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
 )
@@ -17,6 +18,7 @@ type Conn struct {
 	about    kernel.ConnectionInfo
 	tenant   *tenant
 	counters *Counters
+	since    time.Time
 	stop     chan struct{} // closed when Close begins
 	pauses   pauses        // with slow live subscribers
 
@@ -42,7 +44,7 @@ func (b *Broker) Connect(id kernel.Identity, info kernel.ConnectionInfo, end fun
 		return nil, kernel.Errorf(kernel.CodeNotFound, "tenant", id.Tenant, "vhost '%s' not found", id.Tenant)
 	}
 	c := &Conn{
-		b: b, identity: id, about: info, tenant: t, counters: b.Counters(info.Protocol),
+		b: b, identity: id, about: info, tenant: t, counters: b.Counters(info.Protocol), since: b.now(),
 		stop: make(chan struct{}), done: make(chan struct{}), ended: end,
 		member: make(map[*Member]struct{}), attach: make(map[*Session]struct{}),
 	}

@@ -16,6 +16,7 @@ type Member struct {
 	m        *placement.Member
 	conn     *Conn
 	group    *group
+	about    kernel.MemberOptions
 	kind     kernel.QueueType
 	pull     bool
 	hold     bool // it keeps an automatic group alive
@@ -87,7 +88,7 @@ func (t *tenant) keep(kt *kernel.Topic) error {
 
 // joinGroup joins a group that is there; its topic is locked for reading.
 func (c *Conn) joinGroup(g *group, opt kernel.MemberOptions, hold bool, to kernel.Consumer) (*Member, error) {
-	m := &Member{conn: c, group: g, pull: opt.Pull, hold: hold, settles: !opt.AutoSettle, counters: c.counters}
+	m := &Member{conn: c, group: g, about: opt, pull: opt.Pull, hold: hold, settles: !opt.AutoSettle, counters: c.counters}
 	if to != nil {
 		to = &tap{Consumer: to, counters: c.counters, settles: opt.AutoSettle}
 	}
