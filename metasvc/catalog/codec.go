@@ -84,7 +84,7 @@ func readOp(r *codec.Reader) (Op, error) {
 	case opSetProducers:
 		op = setProducers{r.Int()}
 	default:
-		if r.Err() == nil {
+		if op = readAccess(kind, r); op == nil && r.Err() == nil {
 			return nil, fmt.Errorf("%w: op %d", ErrVersion, kind)
 		}
 	}

@@ -28,6 +28,18 @@ const (
 	opSetProducers
 )
 
+// Those of access.go.
+const (
+	opPutTenant opKind = 30 + iota
+	opDropTenant
+	opPutUser
+	opDropUser
+	opPutPermission
+	opDropPermission
+	opPutTopicPermission
+	opDropTopicPermission
+)
+
 // Result is what a command brings beyond the new state.
 type Result struct {
 	// Revision is that of the state after it.

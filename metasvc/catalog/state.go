@@ -46,6 +46,11 @@ type State struct {
 	groups    pmap.Map[*Group]        // by topic id, group name
 	bindings  pmap.Map[*Binding]      // by tenant, queue, exchange, ...
 	sources   pmap.Map[*Binding]      // by tenant, exchange, queue, ...
+
+	tenants          pmap.Map[*kernel.Tenant]
+	users            pmap.Map[*kernel.User]
+	permissions      pmap.Map[*kernel.Permission]      // by tenant, user
+	topicPermissions pmap.Map[*kernel.TopicPermission] // by tenant, user, exchange
 }
 
 // Revision counts the commands that changed the state.
