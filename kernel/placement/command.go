@@ -24,6 +24,8 @@ const (
 	cmdDropGroup        = 7
 	cmdPut              = 8
 	cmdSeal             = 9
+
+	cmdPutUpTo = 25 // put, whose deletions may have a condition
 )
 
 // What a command may hold. Larger numbers are refused before they are logged.
@@ -110,14 +112,27 @@ func dropGroupCommand(id GroupID, revision uint64) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint([]byte{cmdDropGroup}, uint64(id)), revision)
 }
 
-// putCommand: each entry is a key, then 0 for delete or 1 and the value.
+// What follows a key of a put: nothing more for a deletion, else the value or the
+// highest index that a deletion is for.
+const (
+	putDelete     = 0
+	putValue      = 1
+	putDeleteUpTo = 2 // in cmdPutUpTo only
+)
+
+// putCommand writes down keyed writes.
 func putCommand(entries []KV) []byte {
 	b := binary.AppendUvarint([]byte{cmdPut}, uint64(len(entries)))
 	for _, e := range entries {
 		b = appendBytes(b, e.Key)
-		b = appendBool(b, e.Value != nil)
-		if e.Value != nil {
-			b = appendBytes(b, e.Value)
+		switch {
+		case e.Value != nil:
+			b = appendBytes(append(b, putValue), e.Value)
+		case e.UpTo > 0:
+			b[0] = cmdPutUpTo
+			b = binary.AppendUvarint(append(b, putDeleteUpTo), e.UpTo)
+		default:
+			b = append(b, putDelete)
 		}
 	}
 	return b
@@ -130,8 +145,14 @@ func decodePuts(b []byte) ([]KV, error) {
 	entries := make([]KV, 0, min(n, 1024))
 	for ; n > 0 && d.err == nil; n-- {
 		e := KV{Key: d.bytes()}
-		if d.bool() {
+		switch d.byte() {
+		case putDelete:
+		case putValue:
 			e.Value = d.bytes()
+		case putDeleteUpTo:
+			e.UpTo = d.uvarint()
+		default:
+			d.fail("mark of a put")
 		}
 		entries = append(entries, e)
 	}
@@ -163,7 +184,7 @@ func (m *machine) applyCommand(body []byte) error {
 		if d.uvarint(); d.err == nil {
 			m.dropGroup(id)
 		}
-	case cmdPut:
+	case cmdPut, cmdPutUpTo:
 		m.writeKeyed(d.b)
 	case cmdSeal:
 		if m.sealDue = !midSeal; midSeal {

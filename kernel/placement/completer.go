@@ -107,6 +107,9 @@ func (c *completer) answer(f *flight, now int64) {
 		}
 	}
 	for i, ch := range f.commands {
+		if ch == nil {
+			continue // it came with a publish
+		}
 		res := commandResult{err: f.err}
 		if f.err == nil {
 			res = f.answers[i]

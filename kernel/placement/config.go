@@ -34,6 +34,11 @@ type Config struct {
 	// ones; 0 = a random number.
 	Boot   uint64
 	Limits Limits
+	// Watch is told of keyed writes once Get sees them, in the order of the log and
+	// before their answers go out, with the index of their entry; also of those that
+	// are replayed. The slices are valid during the call, which must not block or
+	// call the group. May be nil.
+	Watch func(index uint64, written []KV)
 	// OnFailure is called when the group cannot go on; the node should stop
 	// then. It must not call Close itself, which would wait for it. May be nil.
 	OnFailure func(error)

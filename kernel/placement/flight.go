@@ -30,7 +30,7 @@ type flight struct {
 	counter  uint64
 	term     uint64 // leadership that made its settlements
 	pend     []pending
-	commands []chan<- commandResult // capacity 1 each, in the order of the entry
+	commands []chan<- commandResult // capacity 1 each, in the order of the entry; nil: nobody asks
 	settles  []byte                 // its settlement and trim sections, to repeat them
 	bytes    int64                  // held against the in-flight budget
 	born     int64                  // when it was proposed, in nanoseconds

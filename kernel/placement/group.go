@@ -61,7 +61,12 @@ func newGroup(cfg Config) *Group {
 		g.prop.landed(flights)
 		g.disk.wrote(g.metrics.Bytes.Load())
 	}
-	g.out.write = func(index uint64, puts [][]byte) error { return g.keyed.write(index, puts) }
+	g.out.write = func(index uint64, puts [][]byte) error {
+		if err := g.keyed.write(index, puts); err != nil {
+			return err
+		}
+		return g.told(index, puts)
+	}
 	g.keyed = &keyed{}
 	g.ready.init(g.leading.Load)
 	return g

@@ -60,10 +60,13 @@ func (k *keyed) commit(index uint64, puts [][]byte) error {
 			return err
 		}
 		for _, e := range entries {
-			if e.Value == nil {
-				k.batch.Delete(k.key(e.Key), index)
-			} else {
+			switch {
+			case e.Value != nil:
 				k.batch.Put(k.key(e.Key), e.Value, index)
+			case e.UpTo > 0:
+				k.batch.DeleteUpTo(k.key(e.Key), index, e.UpTo)
+			default:
+				k.batch.Delete(k.key(e.Key), index)
 			}
 		}
 	}

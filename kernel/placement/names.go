@@ -34,9 +34,11 @@ type GroupSpec struct {
 	MaxAcquired int
 }
 
-// KV is one entry of the keyed state. A nil Value deletes the key.
+// KV is one entry of the keyed state. A nil Value deletes the key; with UpTo only
+// if the log index that wrote it is not higher.
 type KV struct {
 	Key, Value []byte
+	UpTo       uint64 // 0 = whatever wrote it
 }
 
 // PartitionInfo names a partition in listings.

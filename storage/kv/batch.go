@@ -18,16 +18,23 @@ type op struct {
 	key, value []byte
 	index      uint64
 	remove     bool
+	upTo       uint64 // of a removal: what a higher index wrote stays; 0 = nothing does
 }
 
 // Put sets key to value, as of the log index.
 func (b *Batch) Put(key, value []byte, index uint64) {
-	b.ops = append(b.ops, op{key, value, index, false})
+	b.ops = append(b.ops, op{key: key, value: value, index: index})
 }
 
 // Delete removes key, as of the log index.
 func (b *Batch) Delete(key []byte, index uint64) {
-	b.ops = append(b.ops, op{key, nil, index, true})
+	b.ops = append(b.ops, op{key: key, index: index, remove: true})
+}
+
+// DeleteUpTo removes key, as of the log index, unless a higher index than upTo (not
+// 0) has written it.
+func (b *Batch) DeleteUpTo(key []byte, index, upTo uint64) {
+	b.ops = append(b.ops, op{key: key, index: index, remove: true, upTo: upTo})
 }
 
 // Len is the number of writes gathered.
@@ -49,12 +56,12 @@ func (b *Batch) Reset() {
 
 // Put is a batch of one.
 func (s *Store) Put(key, value []byte, index uint64) error {
-	return s.Commit(&Batch{ops: []op{{key, value, index, false}}})
+	return s.Commit(&Batch{ops: []op{{key: key, value: value, index: index}}})
 }
 
 // Delete is a batch of one.
 func (s *Store) Delete(key []byte, index uint64) error {
-	return s.Commit(&Batch{ops: []op{{key, nil, index, true}}})
+	return s.Commit(&Batch{ops: []op{{key: key, index: index, remove: true}}})
 }
 
 // Commit does the writes of a batch in their order, leaving out those whose
@@ -95,8 +102,11 @@ func (s *Store) Commit(b *Batch) error {
 func (o *op) apply(tx *badger.Txn) error {
 	value, deleted := stored(kindValue, o.key), stored(kindDeleted, o.key)
 	at, present, err := indexOf(tx, value)
-	if err != nil || present && at > o.index {
+	if err != nil || present && (at > o.index || o.upTo > 0 && at > o.upTo) {
 		return err
+	}
+	if o.upTo > 0 && !present {
+		return nil
 	}
 	gone, wasDeleted, err := indexOf(tx, deleted)
 	if err != nil || wasDeleted && gone > o.index {

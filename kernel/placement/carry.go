@@ -1,0 +1,98 @@
+package placement
+
+import (
+	"math"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/storage/record"
+)
+
+// AppendKeyed is Append, with keyed writes in the same entry of the log: both
+// happen or neither, and the order of the writes to a key is that of the records.
+// When the completion comes, Get sees them. set may be nil: then there is nothing
+// but the writes, and r is not read. Errors as for Append and Put.
+func (g *Group) AppendKeyed(set *TargetSet, r *kernel.Record, puts []KV, done kernel.Completion, token uint64) error {
+	if g.keyed.store == nil {
+		return errNoKeys
+	}
+	size, err := g.putSize(puts)
+	if err != nil {
+		return err
+	}
+	if set != nil {
+		size += record.EncodedSize(r)
+	}
+	if size > 2*g.limits.RecordBytes {
+		return errTooLarge
+	}
+	if err := g.keyed.store.Room(size); err != nil {
+		return kernel.Errorf(kernel.CodeUnavailable, "", "", "%v", err)
+	}
+	return g.prop.appendKeyed(set, r, g.limits.RecordBytes, putCommand(puts), done, token)
+}
+
+// putSize checks the keys of keyed writes and returns their bytes.
+func (g *Group) putSize(puts []KV) (size int, err error) {
+	for _, e := range puts {
+		if len(e.Key) == 0 || len(e.Key) > maxKey {
+			return 0, kernel.Errorf(kernel.CodeInvalid, "key", "", "a key has 1 to %d bytes", maxKey)
+		}
+		size += len(e.Key) + len(e.Value)
+	}
+	return size, nil
+}
+
+// noBatch is the batch of a publish that has no record in the entry.
+const noBatch = math.MaxInt32
+
+// appendKeyed is Group.AppendKeyed.
+func (p *proposer) appendKeyed(set *TargetSet, r *kernel.Record, max int, command []byte, done kernel.Completion, token uint64) error {
+	size := 0
+	if set != nil {
+		if size = record.EncodedSize(r); size > max {
+			return errTooLarge
+		}
+	}
+	p.mu.Lock()
+	if err := p.admit(); err != nil {
+		p.mu.Unlock()
+		return err
+	}
+	d := p.draftFor(size + len(command))
+	if set != nil {
+		b := d.joinable(set)
+		if b == nil {
+			b = d.open(set, p.newBatch())
+		}
+		before := b.builder.Size()
+		delta := b.builder.Append(r)
+		p.added(d, b.builder.Size()-before)
+		d.owe(done, token, b, delta)
+	} else if done != nil {
+		d.flight.pend = append(d.flight.pend, pending{done, token, noBatch, 0})
+	}
+	d.commands = append(d.commands, command)
+	d.flight.commands = append(d.flight.commands, nil)
+	p.added(d, len(command))
+	due := p.due()
+	p.mu.Unlock()
+	if due {
+		p.seal()
+	}
+	return nil
+}
+
+// told tells who watches about keyed writes that have been made.
+func (g *Group) told(index uint64, puts [][]byte) error {
+	if g.cfg.Watch == nil {
+		return nil
+	}
+	for _, body := range puts {
+		entries, err := decodePuts(body)
+		if err != nil {
+			return err
+		}
+		g.cfg.Watch(index, entries)
+	}
+	return nil
+}
