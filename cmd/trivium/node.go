@@ -60,7 +60,7 @@ func openNode(c Config, log zerolog.Logger) (_ *node, err error) {
 			continue
 		}
 		l, err := listener.Listen(f.addr, listener.Options{
-			Budget: budget, OnError: newAcceptLog(log.With().Str("listener", f.name).Logger()).report,
+			Budgets: []*listener.Budget{budget}, OnError: newAcceptLog(log.With().Str("listener", f.name).Logger()).report,
 		})
 		if err != nil {
 			return n, usageError{fmt.Errorf("%s: %w", f.name, err)}

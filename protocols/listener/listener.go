@@ -1,6 +1,7 @@
 // Package listener binds the sockets of the front-ends: one accept loop that
-// outlives temporary errors, one budget of connections, and goroutines that a
-// shutdown awaits. It knows no protocol.
+// outlives temporary errors, budgets of connections, the PROXY protocol, TLS
+// and WebSocket below a net.Conn, and goroutines that a shutdown awaits. It
+// knows no protocol that runs above.
 package listener
 
 import (
@@ -25,45 +26,99 @@ const (
 	maxPause = time.Second
 )
 
+// Defaults of Options.
+const (
+	DefaultKeepAlive        = 30 * time.Second
+	DefaultHandshakeTimeout = 10 * time.Second
+	DefaultMaxHandshakes    = 4096
+)
+
 // Options are the choices of a listener. The zero value is usable.
 type Options struct {
-	// Budget limits the connections open at one time; nil is no limit. Several
-	// listeners may share one.
-	Budget *Budget
+	// Budgets limit the connections open at one time, each. Several listeners
+	// may share one.
+	Budgets []*Budget
+	// Addresses limits the connections of one client that have not logged in
+	// (Authenticated); nil is no limit.
+	Addresses *Addresses
+	// PerSecond is how many connections are accepted in a second, and at once
+	// after a quiet one; 0 is no limit. The others wait.
+	PerSecond int
 	// KeepAlive is the idle time before TCP probes and the interval between
 	// them; 0 is 30 s.
 	KeepAlive time.Duration
-	// OnError is told of each temporary accept error and each refused
-	// connection (ErrBudget); nil tells nobody. It must not block.
+	// Proxy reads the PROXY protocol; nil does not.
+	Proxy *Proxy
+	// TLS encrypts; nil does not.
+	TLS *TLS
+	// WebSocket carries the bytes in messages; nil does not.
+	WebSocket *WebSocket
+	// HandshakeTimeout is how long PROXY, TLS and WebSocket may take together;
+	// 0 is 10 s. MaxHandshakes is how many connections may be there at a time;
+	// 0 is 4,096.
+	HandshakeTimeout time.Duration
+	MaxHandshakes    int
+	// OnError is told of each temporary accept error, each refused connection
+	// (ErrBudget, ErrAddressBudget, ErrHandshakes) and each failed handshake
+	// (ErrHandshake); nil tells nobody. It must not block; it may be called
+	// from several goroutines.
 	OnError func(err error)
 }
 
+func (o *Options) setDefaults() {
+	if o.KeepAlive <= 0 {
+		o.KeepAlive = DefaultKeepAlive
+	}
+	if o.HandshakeTimeout <= 0 {
+		o.HandshakeTimeout = DefaultHandshakeTimeout
+	}
+	if o.MaxHandshakes <= 0 {
+		o.MaxHandshakes = DefaultMaxHandshakes
+	}
+}
+
+// Stats count what a listener has done. Safe for concurrent use.
+type Stats struct {
+	Accepted    atomic.Uint64 // within the budgets
+	Refused     atomic.Uint64 // over a budget
+	Failed      atomic.Uint64 // handshakes
+	Open        atomic.Int64
+	Handshaking atomic.Int64
+}
+
 // Listener is a net.Listener over TCP whose Accept returns only for a
-// connection within the budget or when the listener is closed.
+// connection within the budgets whose handshakes are done, or when the listener
+// is closed.
 type Listener struct {
 	tcp    *net.TCPListener
 	opt    Options
+	pace   *pace
+	stats  Stats
 	closed chan struct{}
 	once   sync.Once
+	stage  *stage // nil = nothing to do between accept and Accept
 }
 
 // Listen binds addr ("host:port", port 0 picks one). Its error names the
-// address and wraps ErrAddressInUse where that is the reason.
+// address and wraps ErrAddressInUse where that is the reason. The listener must
+// be closed.
 func Listen(addr string, opt Options) (*Listener, error) {
-	if opt.KeepAlive <= 0 {
-		opt.KeepAlive = 30 * time.Second
-	}
+	opt.setDefaults()
 	config := net.ListenConfig{KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: opt.KeepAlive, Interval: opt.KeepAlive, Count: 4,
 	}}
-	l, err := config.Listen(context.Background(), "tcp", addr)
+	tcp, err := config.Listen(context.Background(), "tcp", addr)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, fmt.Errorf("listen on %s: %w", addr, ErrAddressInUse)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", addr, plain(err))
 	}
-	return &Listener{tcp: l.(*net.TCPListener), opt: opt, closed: make(chan struct{})}, nil
+	l := &Listener{tcp: tcp.(*net.TCPListener), opt: opt, pace: newPace(opt.PerSecond), closed: make(chan struct{})}
+	if opt.Proxy != nil || opt.TLS != nil || opt.WebSocket != nil {
+		l.stage = newStage(l)
+	}
+	return l, nil
 }
 
 // plain strips the net.OpError around a cause, which repeats the address.
@@ -77,44 +132,94 @@ func plain(err error) error {
 // Addr returns the bound address.
 func (l *Listener) Addr() net.Addr { return l.tcp.Addr() }
 
-// Close ends Accept, also one that is waiting out a temporary error. Open
-// connections stay open. Idempotent.
+// Stats returns the listener's counters.
+func (l *Listener) Stats() *Stats { return &l.stats }
+
+// Close ends Accept, also one that is waiting out a temporary error, and the
+// connections whose handshakes are not done. Others stay open. Idempotent.
 func (l *Listener) Close() error {
 	err := net.ErrClosed
 	l.once.Do(func() {
 		close(l.closed)
 		err = l.tcp.Close()
 	})
+	if l.stage != nil {
+		l.stage.end()
+	}
 	return err
 }
 
 // Accept returns the next connection, with TCP_NODELAY (Go's default) and
-// keep-alive on. Connections over the budget are closed at once. The error is
+// keep-alive on. Connections over a budget are closed at once. The error is
 // net.ErrClosed after Close, or a lasting failure of the socket.
 func (l *Listener) Accept() (net.Conn, error) {
+	if l.stage != nil {
+		return l.stage.next()
+	}
+	for {
+		c, err := l.accept()
+		if err != nil {
+			return nil, err
+		}
+		if !c.count() {
+			l.refuse(c, ErrAddressBudget)
+			continue
+		}
+		return c, nil
+	}
+}
+
+// accept returns the next connection that has a place in the budgets.
+func (l *Listener) accept() (*conn, error) {
 	pause := minPause
 	for {
-		c, err := l.tcp.AcceptTCP()
+		if !l.wait(l.pace.delay(time.Now())) {
+			return nil, net.ErrClosed
+		}
+		tcp, err := l.tcp.AcceptTCP()
 		if err != nil {
 			if !temporary(err) {
 				return nil, err
 			}
 			l.report(fmt.Errorf("accept on %s: %w", l.Addr(), plain(err)))
-			select {
-			case <-time.After(pause):
-			case <-l.closed:
+			if !l.wait(pause) {
 				return nil, net.ErrClosed
 			}
 			pause = min(2*pause, maxPause)
 			continue
 		}
 		pause = minPause
-		if !l.opt.Budget.take() {
-			l.report(fmt.Errorf("%s -> %s: %w", c.RemoteAddr(), l.Addr(), ErrBudget))
-			_ = c.Close() // nothing was written: there is no data to lose
+		if !takeAll(l.opt.Budgets) {
+			l.stats.Refused.Add(1)
+			l.report(fmt.Errorf("%s -> %s: %w", tcp.RemoteAddr(), l.Addr(), ErrBudget))
+			_ = tcp.Close() // nothing was written: there is no data to lose
 			continue
 		}
-		return &conn{TCPConn: c, budget: l.opt.Budget}, nil
+		l.stats.Accepted.Add(1)
+		l.stats.Open.Add(1)
+		return &conn{TCPConn: tcp, opt: &l.opt, open: &l.stats.Open}, nil
+	}
+}
+
+// refuse closes a connection for lack of a place.
+func (l *Listener) refuse(c *conn, why error) {
+	l.stats.Refused.Add(1)
+	l.report(fmt.Errorf("%s -> %s: %w", c.RemoteAddr(), l.Addr(), why))
+	_ = c.Close()
+}
+
+// wait reports false if the listener was closed meanwhile.
+func (l *Listener) wait(d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-l.closed:
+		return false
 	}
 }
 
@@ -133,54 +238,4 @@ func temporary(err error) bool {
 		}
 	}
 	return false
-}
-
-// ErrBudget is reported when a connection is refused because too many are open.
-var ErrBudget = errors.New("too many connections")
-
-// Budget is a limit on connections open at one time. Safe for concurrent use;
-// a nil Budget has no limit.
-type Budget struct {
-	limit int64
-	open  atomic.Int64
-}
-
-// NewBudget returns a budget of n connections; n <= 0 is no limit.
-func NewBudget(n int) *Budget { return &Budget{limit: int64(n)} }
-
-// Open returns how many connections are open.
-func (b *Budget) Open() int64 {
-	if b == nil {
-		return 0
-	}
-	return b.open.Load()
-}
-
-func (b *Budget) take() bool {
-	if b == nil {
-		return true
-	}
-	if n := b.open.Add(1); b.limit > 0 && n > b.limit {
-		b.open.Add(-1)
-		return false
-	}
-	return true
-}
-
-// conn gives its place in the budget back when it is closed. It embeds the
-// concrete type, so that net.Buffers still reaches writev.
-type conn struct {
-	*net.TCPConn
-	budget *Budget
-	once   sync.Once
-}
-
-func (c *conn) Close() error {
-	err := c.TCPConn.Close()
-	c.once.Do(func() {
-		if c.budget != nil {
-			c.budget.open.Add(-1)
-		}
-	})
-	return err
 }

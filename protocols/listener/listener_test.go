@@ -52,7 +52,7 @@ func TestListenErrors(t *testing.T) {
 func TestBudget(t *testing.T) {
 	budget := NewBudget(1)
 	refused := make(chan error, 1)
-	l := listen(t, Options{Budget: budget, OnError: func(err error) { refused <- err }})
+	l := listen(t, Options{Budgets: []*Budget{budget}, OnError: func(err error) { refused <- err }})
 	accepted := make(chan net.Conn, 2)
 	var g Group
 	go func() {
@@ -95,7 +95,7 @@ func TestBudget(t *testing.T) {
 }
 
 func TestWritevIsReachable(t *testing.T) {
-	l := listen(t, Options{Budget: NewBudget(1)})
+	l := listen(t, Options{Budgets: []*Budget{NewBudget(1)}})
 	dial(t, l)
 	c, err := l.Accept()
 	if err != nil {
