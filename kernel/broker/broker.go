@@ -7,16 +7,13 @@ package broker
 
 import (
 	"context"
-	"net"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
 
 	"github.com/trivium-mq/trivium/kernel"
-	"github.com/trivium-mq/trivium/kernel/auth"
 )
 
 // Broker is one node. Safe for concurrent use.
@@ -33,7 +30,9 @@ type Broker struct {
 	onStop    func() // undoes what Open did outside: metrics
 
 	layers  // what lies below, in the order of opening
-	tenants map[string]*tenant
+	tenants tenants
+	access  *access
+	watcher sync.WaitGroup // of watchAccess
 
 	ctx    context.Context // ends when Close begins to close the layers
 	cancel context.CancelFunc
@@ -63,44 +62,6 @@ const (
 // ClusterID returns the id of the cluster, 22 characters of base64url: no two
 // clusters have the same, and it stays over restarts.
 func (b *Broker) ClusterID() string { return b.clusterID }
-
-// Authenticate checks a name and password. remote matters for the rule that
-// the default user comes from loopback only. It fails with CodeAccessRefused.
-// user may carry the tenant as "tenant:user" where the protocol has no field
-// for it (tenant == ""). Whether the tenant exists is for HasTenant to say.
-func (b *Broker) Authenticate(tenant, user, password string, remote net.Addr) (kernel.Identity, error) {
-	if tenant == "" {
-		tenant = kernel.DefaultTenant
-		if t, u, ok := strings.Cut(user, ":"); ok {
-			tenant, user = t, u
-		}
-	}
-	if !auth.Check(user, password, remote) {
-		return kernel.Identity{}, kernel.Errorf(kernel.CodeAccessRefused, "user", user, "the name or password is wrong, or the user may not come from there")
-	}
-	return kernel.Identity{User: user, Tenant: tenant}, nil
-}
-
-// Anonymous admits a connection without credentials, if the settings allow
-// that from remote; else CodeAccessRefused.
-func (b *Broker) Anonymous(tenant string, remote net.Addr) (kernel.Identity, error) {
-	if tenant == "" {
-		tenant = kernel.DefaultTenant
-	}
-	if !b.settings.Anonymous || !auth.Loopback(remote) {
-		return kernel.Identity{}, kernel.Errorf(kernel.CodeAccessRefused, "user", "", "credentials are required")
-	}
-	return kernel.Identity{User: auth.DefaultUser, Tenant: tenant, Anonymous: true}, nil
-}
-
-// tenant returns a tenant by name.
-func (b *Broker) tenant(name string) (*tenant, bool) {
-	t, ok := b.tenants[name]
-	return t, ok
-}
-
-// HasTenant reports whether the tenant exists.
-func (b *Broker) HasTenant(tenant string) bool { return b.tenants[tenant] != nil }
 
 // Settings returns the operator's choices.
 func (b *Broker) Settings() Settings { return b.settings }
@@ -203,6 +164,7 @@ func (b *Broker) Close(ctx context.Context) error {
 	}
 	b.timers.stop()
 	b.cancel()
+	b.watcher.Wait()
 	if b.onStop != nil {
 		b.onStop()
 	}

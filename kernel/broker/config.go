@@ -30,8 +30,11 @@ type Config struct {
 	// loopback only; "" or "off" opens no socket.
 	ClusterAddr string
 	Settings    *Settings // nil = DefaultSettings
-	Limits      Limits
-	Now         func() time.Time // nil = time.Now
+	// Admin is put right at every start, in place of the default user at the
+	// first.
+	Admin  Admin
+	Limits Limits
+	Now    func() time.Time // nil = time.Now
 }
 
 // Settings are choices of the operator.
@@ -42,8 +45,10 @@ type Settings struct {
 	AutoCreatePartitions int32
 	// AutoCreateQueues lets a publish to the default exchange make the queue.
 	AutoCreateQueues bool
-	// Anonymous admits connections without credentials from loopback.
-	Anonymous bool
+	// Anonymous admits connections without credentials: from the loopback as the
+	// default user, or, if AnonymousUser names another, as that from anywhere.
+	Anonymous     bool
+	AnonymousUser string
 }
 
 // DefaultSettings are those of a node without configuration.

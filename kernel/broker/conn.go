@@ -3,6 +3,7 @@ package broker
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
@@ -32,16 +33,22 @@ type Conn struct {
 	owned  []kernel.TopicID // exclusive queues, and some that have gone
 	sweep  int              // length of owned at which those are looked for
 	member map[*Member]struct{}
+	held   atomic.Pointer[held]
 	attach map[*Session]struct{}
 }
 
 // Connect registers a connection. end is called (from a kernel goroutine, at
 // most once, must not block) when the node wants it closed: shutting down or
-// closed by an operator.
+// closed by an operator, or when its user loses his access. CodeNotFound (no
+// such tenant), CodeAccessRefused (not his).
 func (b *Broker) Connect(id kernel.Identity, info kernel.ConnectionInfo, end func(reason error)) (*Conn, error) {
-	t, ok := b.tenants[id.Tenant]
+	if err := b.MayEnter(id); err != nil {
+		b.Counters(info.Protocol).Refused.Add(1)
+		return nil, err
+	}
+	t, ok := b.tenant(id.Tenant)
 	if !ok {
-		return nil, kernel.Errorf(kernel.CodeNotFound, "tenant", id.Tenant, "vhost '%s' not found", id.Tenant)
+		return nil, noTenant(id.Tenant)
 	}
 	c := &Conn{
 		b: b, identity: id, about: info, tenant: t, counters: b.Counters(info.Protocol), since: b.now(),
@@ -53,6 +60,9 @@ func (b *Broker) Connect(id kernel.Identity, info kernel.ConnectionInfo, end fun
 	if b.closing {
 		c.counters.Refused.Add(1)
 		return nil, errStopping()
+	}
+	if t.isDropped() {
+		return nil, noTenant(id.Tenant)
 	}
 	b.lastConn++
 	c.id = b.lastConn

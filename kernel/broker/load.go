@@ -27,10 +27,12 @@ type loader struct {
 }
 
 // load builds the tenants. Nobody is connected yet.
-func (b *Broker) load() error {
+func (b *Broker) load(admin Admin) error {
 	ctx, cancel := context.WithTimeout(b.ctx, startWait)
 	defer cancel()
-	b.tenants[kernel.DefaultTenant] = newTenant(b, kernel.DefaultTenant)
+	if err := b.loadAccess(ctx, admin); err != nil {
+		return fmt.Errorf("load users and tenants: %w", err)
+	}
 	l := &loader{
 		b: b, ctx: ctx, state: b.catalog.State(),
 		topics: make(map[kernel.TopicID]placement.TopicInfo),
@@ -41,7 +43,7 @@ func (b *Broker) load() error {
 		run  func() error
 	}{
 		{"topics", l.loadTopics}, {"groups", l.loadGroups}, {"bindings", l.loadBindings},
-		{"sessions", l.loadSessions}, {"leftovers", l.dropLeftovers}, {"offsets", l.dropOffsets},
+		{"keys", l.dropForeignKeys}, {"sessions", l.loadSessions}, {"leftovers", l.dropLeftovers}, {"offsets", l.dropOffsets},
 	} {
 		if err := step.run(); err != nil {
 			return fmt.Errorf("load %s: %w", step.name, err)
@@ -82,7 +84,7 @@ func (l *loader) loadTopic(kt *kernel.Topic) error {
 	if lost(kt) {
 		return l.b.commit(l.ctx, catalog.DropTopic{ID: kt.ID})
 	}
-	t, ok := l.b.tenants[kt.Tenant]
+	t, ok := l.b.tenant(kt.Tenant)
 	if !ok {
 		return fmt.Errorf("topic %q belongs to tenant %q, which does not exist", kt.Name, kt.Tenant)
 	}
@@ -129,7 +131,10 @@ func (l *loader) loadGroups() error {
 
 // loadGroup enters a group, made if the placement group lacks it.
 func (l *loader) loadGroup(spec catalog.Group) error {
-	t := l.b.tenants[spec.Address.Tenant]
+	t, ok := l.b.tenant(spec.Address.Tenant)
+	if !ok {
+		return nil
+	}
 	if _, ok := t.table.Load().TopicByID(spec.Topic); !ok {
 		return nil // went with its topic just now
 	}
@@ -156,11 +161,17 @@ func (l *loader) loadGroup(spec catalog.Group) error {
 
 func (l *loader) loadBindings() error {
 	l.state.Exchanges(func(x *kernel.Exchange) {
-		t := l.b.tenants[x.Tenant]
+		t, ok := l.b.tenant(x.Tenant)
+		if !ok {
+			return
+		}
 		t.change(func(tab *route.Table) *route.Table { return tab.PutExchange(*x) })
 	})
 	l.state.Bindings(func(bd *catalog.Binding) {
-		t := l.b.tenants[bd.Tenant]
+		t, ok := l.b.tenant(bd.Tenant)
+		if !ok {
+			return
+		}
 		t.change(func(tab *route.Table) *route.Table {
 			tab, _ = tab.Bind(bd.Binding)
 			return tab
@@ -183,7 +194,7 @@ func (l *loader) loadSessions() error {
 		if err != nil {
 			return fmt.Errorf("session %q: %w", client, err)
 		}
-		t, ok := l.b.tenants[tenant]
+		t, ok := l.b.tenant(tenant)
 		if !ok {
 			return nil
 		}
@@ -211,7 +222,7 @@ func (l *loader) loadSessions() error {
 		if err != nil {
 			return fmt.Errorf("subscription %q of session %q: %w", filter, client, err)
 		}
-		if t, ok := l.b.tenants[tenant]; ok && t.sessions[client] != nil {
+		if t, ok := l.b.tenant(tenant); ok && t.sessions[client] != nil {
 			subs = append(subs, &subscription{Subscription: kept})
 			owners = append(owners, t.sessions[client])
 		}
@@ -259,7 +270,7 @@ func (l *loader) loadSubscription(e *sessionEntry, kept session.Subscription) er
 // expireSessions discards the sessions whose time is over. The others get their
 // timers.
 func (l *loader) expireSessions() error {
-	for _, t := range l.b.tenants {
+	for _, t := range l.b.tenants.load() {
 		for _, e := range t.sessions {
 			e.mu.Lock()
 			switch {
@@ -291,7 +302,7 @@ func (l *loader) dropLeftovers() error {
 			}
 		}
 	}
-	for _, t := range l.b.tenants {
+	for _, t := range l.b.tenants.load() {
 		var unused []*group
 		t.mu.Lock()
 		for _, g := range t.groups {
@@ -317,7 +328,7 @@ func (l *loader) dropLeftovers() error {
 // dropOffsets forgets the reader positions in topics that have gone: not every
 // way in which a topic goes looks for them, and readers may commit them late.
 func (l *loader) dropOffsets() error {
-	for name, t := range l.b.tenants {
+	for name, t := range l.b.tenants.load() {
 		table := t.table.Load()
 		err := l.b.dropOffsets(name, func(id kernel.TopicID) bool {
 			_, there := table.TopicByID(id)

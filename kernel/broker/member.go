@@ -23,6 +23,7 @@ type Member struct {
 	settles  bool // not AutoSettle
 	counted  bool // as one of the group's consumers; tenant.mu
 	left     sync.Once
+	tap      *tap // nil without a consumer
 	counters *Counters
 }
 
@@ -90,7 +91,8 @@ func (t *tenant) keep(kt *kernel.Topic) error {
 func (c *Conn) joinGroup(g *group, opt kernel.MemberOptions, hold bool, to kernel.Consumer) (*Member, error) {
 	m := &Member{conn: c, group: g, about: opt, pull: opt.Pull, hold: hold, settles: !opt.AutoSettle, counters: c.counters}
 	if to != nil {
-		to = &tap{Consumer: to, counters: c.counters, settles: opt.AutoSettle}
+		m.tap = &tap{Consumer: to, counters: c.counters, settles: opt.AutoSettle}
+		to = m.tap
 	}
 	t := c.tenant
 	pm, err := g.place.Join(g.id, opt, to)
@@ -182,6 +184,7 @@ func (m *Member) uncount(more func()) {
 func (m *Member) Leave() {
 	m.left.Do(func() {
 		m.m.Leave()
+		m.tap.close()
 		c := m.conn
 		c.mu.Lock()
 		delete(c.member, m)
@@ -231,6 +234,28 @@ type tap struct {
 	kernel.Consumer
 	counters *Counters
 	settles  bool // records are settled as they are handed out
+
+	mu   sync.Mutex // held while Ended is called
+	over bool       // Ended is not called any more
+}
+
+// Ended implements kernel.Consumer: the first reason counts.
+func (t *tap) Ended(reason error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.over {
+		t.over = true
+		t.Consumer.Ended(reason)
+	}
+}
+
+// close says that the member has left. t may be nil.
+func (t *tap) close() {
+	if t != nil {
+		t.mu.Lock()
+		t.over = true
+		t.mu.Unlock()
+	}
 }
 
 // Deliver implements kernel.Consumer.

@@ -48,7 +48,7 @@ type layers struct {
 func Open(cfg Config) (*Broker, error) {
 	b := &Broker{
 		log: cfg.Logger, settings: *DefaultSettings(), limits: cfg.Limits.withDefaults(), version: cfg.Version,
-		now: cfg.Now, tenants: make(map[string]*tenant),
+		now: cfg.Now, access: newAccess(),
 		conns: make(map[kernel.ConnectionID]*Conn), counters: make(map[kernel.Protocol]*Counters),
 		empty: make(chan struct{}), closed: make(chan struct{}),
 	}
@@ -64,7 +64,7 @@ func Open(cfg Config) (*Broker, error) {
 		b.cancel()
 		return nil, errors.Join(err, b.layers.close())
 	}
-	err := b.load()
+	err := b.load(cfg.Admin)
 	if err == nil {
 		err = b.register(cfg.Registerer)
 	}
@@ -73,6 +73,7 @@ func Open(cfg Config) (*Broker, error) {
 		b.cancel()
 		return nil, errors.Join(err, b.layers.close())
 	}
+	b.watcher.Go(b.watchAccess)
 	return b, nil
 }
 

@@ -39,6 +39,9 @@ func (b *Broker) commit(ctx context.Context, ops ...catalog.Op) error {
 // catalog does not have and makes what it has.
 func (t *tenant) makeTopic(ctx context.Context, kt *kernel.Topic, specs ...catalog.Group) (*route.Topic, []*group, error) {
 	b := t.b
+	if t.isDropped() {
+		return nil, nil, noTenant(t.name)
+	}
 	if t.table.Load().Len() >= b.limits.Topics {
 		return nil, nil, kernel.Errorf(kernel.CodeLimit, "topic", kt.Name, "the tenant has %d topics already", b.limits.Topics)
 	}
@@ -66,13 +69,26 @@ func (t *tenant) makeTopic(ctx context.Context, kt *kernel.Topic, specs ...catal
 		b.undoTopic(kt)
 		return nil, nil, err
 	}
+	if !t.enter(rt, groups) {
+		b.undoTopic(kt)
+		return nil, nil, noTenant(t.name)
+	}
+	t.becameOwned(kt)
+	return rt, groups, nil
+}
+
+// enter makes a topic with its groups known, unless the tenant is going.
+func (t *tenant) enter(rt *route.Topic, groups []*group) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.dropped {
+		return false
+	}
 	t.addTopic(rt)
 	for _, g := range groups {
 		t.addGroup(g)
 	}
-	return rt, groups, nil
+	return true
 }
 
 // undoTopic removes what a failed makeTopic may have left, or may still bring

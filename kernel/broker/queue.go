@@ -181,6 +181,9 @@ func (c *Conn) adoptTopic(topic *route.Topic, q *QueueSpec) (*route.Topic, error
 	if err := t.updateTopic(ctx, &next); err != nil {
 		return nil, err
 	}
+	if topic.Auto {
+		t.b.recheck() // its subscribers may not be allowed to read a queue
+	}
 	rt, _ := t.table.Load().TopicByID(next.ID)
 	return rt, nil
 }

@@ -165,7 +165,7 @@ func TestSessionExpiry(t *testing.T) {
 		subscribe(t, s, id+"/#", 1)
 		s.Detach(expiry)
 		if id != "ever" {
-			e := b.tenants["/"].sessions[id]
+			e := b.tenants.load()["/"].sessions[id]
 			e.mu.Lock()
 			e.stamp(soon(t)) // as its timer does after a minute
 			e.mu.Unlock()

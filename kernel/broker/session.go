@@ -32,6 +32,7 @@ type feeding struct {
 	// gets nothing more, but what it holds is its until it is settled.
 	retired *Member
 	live    *route.Live
+	to      kernel.Consumer // told when the feed ends by itself
 }
 
 // AttachSession takes the session of a client id for c: the present one, or a
@@ -218,6 +219,7 @@ func (h *Session) attach(sub *subscription, handle uint64, to kernel.Consumer, l
 	filter, old := sub.Filter, h.feeds[sub.Filter]
 	if !sub.reads() {
 		h.attachLive(sub, handle, live, old)
+		h.feeds[filter].to = to
 		return a, nil
 	}
 	opt := kernel.MemberOptions{AutoSettle: sub.QoS == 0, Session: h.s.id, Tag: filter}
@@ -225,7 +227,7 @@ func (h *Session) attach(sub *subscription, handle uint64, to kernel.Consumer, l
 	if err != nil {
 		return nil, err
 	}
-	next := &feeding{member: m}
+	next := &feeding{member: m, to: to}
 	if old != nil && old.member != nil && old.member.settles {
 		old.member.Stop()
 		next.retired, old.member = old.member, nil

@@ -28,7 +28,7 @@ func TestExpiredAtStart(t *testing.T) {
 		s, _ := attach(t, connect(t, b), fmt.Sprintf("client-%d", i), true, time.Hour)
 		subscribe(t, s, fmt.Sprintf("s/%d/+", i), 1)
 		s.Detach(time.Hour)
-		e := b.tenants["/"].sessions[s.s.id]
+		e := b.tenants.load()["/"].sessions[s.s.id]
 		e.mu.Lock()
 		if err := e.record(soon(t), session.Record{Expiry: time.Duration(1+i%9) * 500 * time.Microsecond}); err != nil {
 			t.Error(err)

@@ -65,7 +65,7 @@ func (b *Broker) Overview() Overview {
 		o.Protocols[p] = n
 	}
 	b.mu.Unlock()
-	for _, t := range b.tenants {
+	for _, t := range b.tenants.load() {
 		o.Exchanges++ // the default one, which no table holds
 		t.table.Load().Exchanges(func(kernel.Exchange) { o.Exchanges++ })
 		t.mu.Lock()
@@ -84,7 +84,7 @@ func (b *Broker) Overview() Overview {
 // QueueStatuses lists the groups that are queues or shares, by tenant and name.
 func (b *Broker) QueueStatuses() []QueueStatus {
 	var list []QueueStatus
-	for _, t := range b.tenants {
+	for _, t := range b.tenants.load() {
 		table := t.table.Load()
 		t.mu.Lock()
 		for addr, g := range t.groups {

@@ -31,6 +31,7 @@ type tenant struct {
 	sessions map[string]*sessionEntry
 	gone     goneList
 	waiting  int // provisional topics
+	dropped  bool
 	lives    uint64
 }
 

@@ -358,7 +358,7 @@ func churn(t *testing.T, c *Conn, p *Publisher, w, i int) {
 // summary lists what is durable of a tenant.
 func summary(t *testing.T, b *Broker) string {
 	var s strings.Builder
-	table := b.tenants["/"].table.Load()
+	table := b.tenants.load()["/"].table.Load()
 	for _, q := range b.QueueStatuses() {
 		fmt.Fprintf(&s, "%s %+v\n", q.Info.Name, table.BindingsOf(q.Info.Name))
 	}
