@@ -189,9 +189,6 @@ func TestNotSupported(t *testing.T) {
 		if got := p.subscribe(wire.Filter{Name: name("t"), QoS: 2}); !slices.Equal(got, []byte{1}) {
 			t.Errorf("granted % x", got)
 		}
-		p.send(packet(version, 2, 1, "t", "x"))
-		p.wantEnd(wire.QoSNotSupported)
-		p = open(t, shared, clean(version))
 		retained := packet(version, 1, 1, "t", "x")
 		retained[0] |= 1
 		p.send(retained)

@@ -87,7 +87,7 @@ func (s *sink) close() {
 // join makes one completion of those of several placement groups: it completes
 // after the last, with the error of the first that failed.
 type join struct {
-	sink  *sink
+	sink  kernel.Completion
 	token uint64
 
 	mu   sync.Mutex

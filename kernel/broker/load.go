@@ -43,7 +43,8 @@ func (b *Broker) load(admin Admin) error {
 		run  func() error
 	}{
 		{"topics", l.loadTopics}, {"groups", l.loadGroups}, {"bindings", l.loadBindings},
-		{"keys", l.dropForeignKeys}, {"sessions", l.loadSessions}, {"leftovers", l.dropLeftovers}, {"offsets", l.dropOffsets},
+		{"keys", l.dropForeignKeys}, {"sessions", l.loadSessions}, {"leftovers", l.dropLeftovers},
+		{"numbers", l.dropNumbers}, {"offsets", l.dropOffsets},
 	} {
 		if err := step.run(); err != nil {
 			return fmt.Errorf("load %s: %w", step.name, err)

@@ -19,6 +19,8 @@ type Publisher struct {
 	cache routeCache
 	log   logRoute
 	live  kernel.LiveMessage // reused
+	uses  *onces             // whose number the publish under way uses, nil = none
+	use   *use
 }
 
 // Publisher returns a publisher whose outcomes go to done (nil: nobody asks).
@@ -90,8 +92,9 @@ func (p *Publisher) send(to *plan, r *kernel.Record, token uint64) (int, error) 
 		p.live = kernel.LiveMessage{}
 	}
 	if len(legs) == 0 {
-		p.sink.Completed(token, kernel.Result{Offset: -1})
-		p.sink.Flush()
+		done := p.outcome()
+		done.Completed(token, kernel.Result{Offset: -1})
+		done.Flush()
 	}
 	p.sent++
 	return to.matched, nil
@@ -108,7 +111,7 @@ func (p *Publisher) store(legs []leg, r *kernel.Record, token uint64) error {
 	case len(legs) == 0:
 		return nil
 	case len(legs) == 1:
-		return legs[0].group.Append(legs[0].set, r, p.sink, token)
+		return p.append(&legs[0], r, p.outcome(), token)
 	}
 	return p.storeMany(legs, r, token)
 }
@@ -117,9 +120,9 @@ func (p *Publisher) store(legs []leg, r *kernel.Record, token uint64) error {
 // If the first refuses nothing has happened; if a later one does, the publish
 // completes with its error.
 func (p *Publisher) storeMany(legs []leg, r *kernel.Record, token uint64) error {
-	j := &join{sink: p.sink, token: token, left: len(legs)}
+	j := &join{sink: p.outcome(), token: token, left: len(legs)}
 	for i := range legs {
-		err := legs[i].group.Append(legs[i].set, r, j, 0)
+		err := p.append(&legs[i], r, j, 0)
 		if err != nil && i == 0 {
 			return err
 		}

@@ -19,6 +19,7 @@ type Session struct {
 	once  sync.Once // of taken
 
 	released chan struct{} // closed by Detach
+	onces    *onces        // the entry's
 
 	slow  route.Slow          // see route.Feed
 	over  bool                // the entry's mu guards it and feeds
@@ -52,7 +53,7 @@ func (c *Conn) AttachSession(ctx context.Context, clientID string, clean bool, e
 		return nil, false, err
 	}
 	defer e.mu.Unlock()
-	present = !e.fresh && !clean && (e.expiresAt.IsZero() || c.b.now().Before(e.expiresAt))
+	present = !e.fresh && !e.void && !clean && (e.expiresAt.IsZero() || c.b.now().Before(e.expiresAt))
 	cctx, cancel := c.b.changeContext()
 	defer cancel()
 	if err := e.begin(cctx, present, expiry); err != nil {
@@ -61,8 +62,9 @@ func (c *Conn) AttachSession(ctx context.Context, clientID string, clean bool, e
 		}
 		return nil, false, err
 	}
-	h := &Session{s: e, conn: c, taken: taken, released: make(chan struct{}), feeds: make(map[string]*feeding)}
+	h := &Session{s: e, conn: c, taken: taken, released: make(chan struct{}), feeds: make(map[string]*feeding), onces: e.onces}
 	e.holder = h
+	e.onces.hold(h)
 	c.mu.Lock()
 	c.attach[h] = struct{}{}
 	c.mu.Unlock()
@@ -191,6 +193,7 @@ func (h *Session) detach(expiry time.Duration) {
 	delete(h.conn.attach, h)
 	h.conn.mu.Unlock()
 	h.s.holder = nil
+	h.onces.hold(nil)
 	close(h.released)
 	h.s.detached(expiry)
 }

@@ -20,12 +20,14 @@ type sessionEntry struct {
 
 	mu        sync.Mutex // held while a change of the session commits
 	fresh     bool       // made by an AttachSession that has not succeeded yet
+	void      bool       // being emptied, and some of it may be left
 	gone      bool       // not in the tenant any more
 	durable   bool
 	expiry    time.Duration
 	expiresAt time.Time // while away; zero = never
 	stamped   bool      // expiresAt is written down
 	subs      map[string]*subscription
+	onces     *onces // nil until somebody attaches
 	holder    *Session
 	timer     uint64 // counts timers, so that a late one is told from the present one
 	stopTimer func()
@@ -57,11 +59,16 @@ func (e *sessionEntry) forget() {
 // begin prepares the session for an attachment: as it is, or emptied.
 func (e *sessionEntry) begin(ctx context.Context, present bool, expiry time.Duration) error {
 	if !present && !e.fresh {
+		e.void = true // whatever comes of it
 		if err := e.clear(ctx); err != nil {
 			return err
 		}
+		e.fresh, e.void, e.durable = true, false, false
 	}
 	durable := expiry > 0 || (present && e.durable)
+	if err := e.readOnces(ctx, durable, present); err != nil {
+		return err
+	}
 	if durable && (!present || expiry != e.expiry || e.stamped) {
 		if err := e.record(ctx, session.Record{Expiry: expiry}); err != nil {
 			return err
@@ -230,6 +237,10 @@ func (e *sessionEntry) clear(ctx context.Context) error {
 			dead = append(dead, placement.KV{Key: session.SubscriptionKey(e.t.name, e.id, filter)})
 		}
 		if err := e.t.b.durable.Put(ctx, dead); err != nil {
+			return err
+		}
+		// A crash in between leaves the numbers to nobody: see dropLeftovers.
+		if err := e.t.b.durable.ForgetSession(ctx, kernel.SessionName(e.t.name, e.id)); err != nil {
 			return err
 		}
 	}

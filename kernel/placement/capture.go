@@ -107,7 +107,27 @@ func (m *machine) appendTo(b []byte) []byte {
 	for _, t := range topics {
 		b = t.appendTo(b)
 	}
-	return m.producers.appendTo(b)
+	b = m.producers.appendTo(b)
+	return appendBytes(append(b, partLedgers), m.ledgers.appendTo(nil))
+}
+
+// Parts of the machine's state after the producers: a kind byte, numbered as the
+// commands are, and bytes. A checkpoint of an earlier release has none.
+const partLedgers = 20
+
+// decodeParts reads them.
+func (m *machine) decodeParts(d *decoder) {
+	for len(d.b) > 0 && d.err == nil {
+		switch kind := d.byte(); kind {
+		case partLedgers:
+			part := &decoder{b: d.bytes()}
+			if m.ledgers.decode(part); part.err != nil || len(part.b) > 0 {
+				d.fail("numbers of sessions")
+			}
+		default:
+			d.fail(fmt.Sprintf("part %d of the state", kind))
+		}
+	}
 }
 
 func (t *topic) appendTo(b []byte) []byte {
@@ -169,6 +189,7 @@ func (m *machine) restore(sv *saved) error {
 		m.decodeTopic(d)
 	}
 	m.producers.decode(d)
+	m.decodeParts(d)
 	if d.err != nil {
 		return d.err
 	}

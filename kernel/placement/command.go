@@ -25,6 +25,8 @@ const (
 	cmdPut              = 8
 	cmdSeal             = 9
 
+	cmdRelease = 20 // numbers of a session may be used again
+	cmdForget  = 24 // all that is kept of a session's numbers goes
 	cmdPutUpTo = 25 // put, whose deletions may have a condition
 )
 
@@ -184,6 +186,10 @@ func (m *machine) applyCommand(body []byte) error {
 		if d.uvarint(); d.err == nil {
 			m.dropGroup(id)
 		}
+	case cmdRelease:
+		m.release(d)
+	case cmdForget:
+		m.forget(d.string())
 	case cmdPut, cmdPutUpTo:
 		m.writeKeyed(d.b)
 	case cmdSeal:

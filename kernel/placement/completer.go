@@ -108,7 +108,7 @@ func (c *completer) answer(f *flight, now int64) {
 	}
 	for i, ch := range f.commands {
 		if ch == nil {
-			continue // it came with a publish
+			continue // a completion has been told
 		}
 		res := commandResult{err: f.err}
 		if f.err == nil {

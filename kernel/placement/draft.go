@@ -29,8 +29,9 @@ type batch struct {
 	targets []PartitionID
 	set     *TargetSet // whose records may join; nil for a ready batch
 	draft   *draft
-	index   int32 // in the draft
-	kept    int   // bytes it holds while it waits for reuse
+	index   int32       // in the draft
+	once    kernel.Once // what it is stored once for, if Session is not empty
+	kept    int         // bytes it holds while it waits for reuse
 }
 
 // draft is an entry that is being gathered. It belongs to the proposer.
@@ -52,7 +53,7 @@ func (d *draft) open(set *TargetSet, b *batch) *batch {
 	b.set, b.targets, b.draft, b.index = set, set.parts, d, int32(len(d.batches))
 	b.builder.Reset()
 	b.builder.SetAttributes(record.AttrOwn)
-	b.raw = b.raw[:0]
+	b.raw, b.once = b.raw[:0], kernel.Once{}
 	d.batches = append(d.batches, b)
 	d.size += batchSectionSize(len(set.parts), record.HeaderSize)
 	set.batch = b
@@ -88,12 +89,18 @@ func (d *draft) encode(h header) []byte {
 	size := headerSize + len(d.settles)
 	for _, b := range d.batches {
 		size += batchSectionSize(len(b.targets), b.size())
+		if b.isOnce() {
+			size += onceSize(&b.once)
+		}
 	}
 	for _, c := range d.commands {
 		size += 1 + 5 + len(c)
 	}
 	data := h.append(make([]byte, 0, size))
 	for _, b := range d.batches {
+		if b.isOnce() {
+			data = appendOnceSection(data, &b.once)
+		}
 		data = appendBatchSection(data, b.targets, b.bytes())
 	}
 	data = append(data, d.settles...)

@@ -3,6 +3,8 @@ package placement
 import (
 	"encoding/binary"
 	"fmt"
+
+	"github.com/trivium-mq/trivium/kernel"
 )
 
 // An entry is one command of the log: docs/formats/entry.md. It is a header
@@ -15,6 +17,7 @@ const (
 	sectionSettlement = 2 // a settlement of one window
 	sectionCommand    = 3 // see command.go
 	sectionTrim       = 4 // a partition's start moves up
+	sectionOnce       = 5 // the batch that follows is a use of a session's number
 )
 
 // header is what an entry begins with.
@@ -66,6 +69,7 @@ type section struct {
 	group     GroupID       // settlement
 	partition PartitionID   // settlement, trim
 	start     int64         // trim
+	once      kernel.Once   // once
 	body      []byte        // batch, settlement, command
 	off       int           // position of body in the entry
 }
@@ -108,6 +112,9 @@ func (r *entryReader) next() bool {
 	case sectionCommand:
 	case sectionTrim:
 		r.partition, r.start = PartitionID(r.uvarint()), r.offset()
+		return r.err == nil
+	case sectionOnce:
+		r.section.once = r.decoder.once()
 		return r.err == nil
 	default:
 		r.fail(fmt.Sprintf("section kind %d", r.kind))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/trivium-mq/trivium/kernel"
 	slog "github.com/trivium-mq/trivium/storage/log"
 	"github.com/trivium-mq/trivium/storage/record"
 )
@@ -86,6 +87,7 @@ func FuzzApply(f *testing.F) {
 	f.Add(appendCommandSection(h, setOwnerCommand(1, true)))
 	f.Add(appendCommandSection(appendTrimSection(h, 1, 1), sealCommand()))
 	f.Add(appendSettlementSection(h, 1, 1, []byte{1, 1, 0, 1, 0, 0, 0, 0, 0}))
+	f.Add(appendBatchSection(appendOnceSection(h, &kernel.Once{Session: "s", Number: 1, Count: 1}), []PartitionID{1}, b.Bytes()))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s := newStepped(t)
 		s.topic(t, 2)

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/metasvc/raftgroup"
 	slog "github.com/trivium-mq/trivium/storage/log"
 	"github.com/trivium-mq/trivium/storage/record"
@@ -25,6 +26,7 @@ type machine struct {
 	nextPartition PartitionID
 	nextGroup     GroupID
 	producers     producers
+	ledgers       ledgers
 	index         uint64 // of the entry applied last
 	term          uint64
 	time          int64 // of the entries, made monotonic
@@ -43,6 +45,7 @@ type machine struct {
 
 	// Of the Apply that is running.
 	reader  entryReader
+	once    kernel.Once // of the next batch, see repeated
 	entry   raftgroup.Entry
 	body    *slog.Body
 	flight  *flight
@@ -52,7 +55,7 @@ type machine struct {
 }
 
 func newMachine(shards []*shard, metrics *Metrics) *machine {
-	m := &machine{table: newTable(), nextPartition: 1, nextGroup: 1, shards: shards, metrics: metrics}
+	m := &machine{table: newTable(), nextPartition: 1, nextGroup: 1, shards: shards, metrics: metrics, ledgers: make(ledgers)}
 	m.producers.init()
 	m.events = make([][]event, len(shards))
 	return m
@@ -130,6 +133,9 @@ func (m *machine) land() {
 
 func (m *machine) applySection(s *section) error {
 	switch s.kind {
+	case sectionOnce:
+		m.once = s.once
+		return checkOnce(&s.once)
 	case sectionBatch:
 		return m.applyBatch(s)
 	case sectionSettlement:
@@ -159,6 +165,9 @@ func (m *machine) applyBatch(s *section) error {
 		return fmt.Errorf("%w: %w", errFormat, err)
 	}
 	res := batchResult{base: -1}
+	if m.repeated() {
+		s.targets = s.targets[:0]
+	}
 	for _, id := range s.targets {
 		p := m.parts[id]
 		if p == nil {

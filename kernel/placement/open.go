@@ -172,6 +172,7 @@ func (m *machine) clear() {
 	for id := range m.topics {
 		m.dropTopic(id)
 	}
+	clear(m.ledgers)
 	m.sinceSeal.Store(0)
 	m.nextSeal = m.sealBytes
 }

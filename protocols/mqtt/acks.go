@@ -8,8 +8,9 @@ import (
 	"github.com/trivium-mq/trivium/protocols/mqtt/wire"
 )
 
-// acks are the PUBACKs a connection owes, in the order of the PUBLISH packets.
-// Outcomes come in any order; only the completed head of the line goes out.
+// acks are the PUBACKs and PUBRECs a connection owes, in the order of the PUBLISH
+// packets. Outcomes come in any order; only the completed head of the line goes
+// out.
 //
 // The reader adds and submits; kernel goroutines complete; both release.
 type acks struct {
@@ -22,6 +23,12 @@ type acks struct {
 	head  uint64 // token of the oldest
 	next  uint64 // token of the next one
 	limit int
+	// received are the QoS 2 publishes of this connection that have their PUBREC and
+	// not their PUBCOMP: they count against the receive maximum of a version 5
+	// client. An older one, which does not know the number, could not go on if they
+	// held it up.
+	received map[uint16]struct{}
+	strict   bool
 
 	waiting bool
 	space   chan struct{} // capacity 1
@@ -29,6 +36,7 @@ type acks struct {
 
 type ack struct {
 	id   uint16
+	pt   byte // PUBACK or PUBREC
 	code wire.Code
 	done bool
 	// lost: the outcome is unknown, no answer may be given.
@@ -45,11 +53,14 @@ func (a *acks) init(limit int) {
 }
 
 // add puts a PUBLISH in the line. ok is false when the line is full.
-func (a *acks) add(id uint16) (token uint64, ok bool) {
+func (a *acks) add(pt byte, id uint16) (token uint64, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	n := int(a.next - a.head)
-	if n >= a.limit {
+	if pt == wire.Pubrec {
+		delete(a.received, id) // sent once more
+	}
+	if n >= a.limit || a.strict && n+len(a.received) >= a.limit {
 		return 0, false
 	}
 	if n == len(a.ring) {
@@ -57,7 +68,7 @@ func (a *acks) add(id uint16) (token uint64, ok bool) {
 	}
 	token = a.next
 	a.next++
-	*a.at(token) = ack{id: id}
+	*a.at(token) = ack{id: id, pt: pt}
 	return token, true
 }
 
@@ -104,12 +115,35 @@ func (a *acks) due() *ack {
 	return nil
 }
 
-// drop takes the oldest PUBACK off the line. The caller holds mu.
+// drop takes the oldest one off the line. The caller holds mu.
 func (a *acks) drop() {
+	if e := a.at(a.head); e.pt == wire.Pubrec && e.code < wire.UnspecifiedError {
+		if a.received == nil {
+			a.received = make(map[uint16]struct{})
+		}
+		a.received[e.id] = struct{}{}
+	}
 	a.head++
 	if a.waiting {
 		a.waiting = false
 		a.space <- struct{}{}
+	}
+}
+
+// inUse says whether a QoS 2 publish with that identifier waits for its PUBREL.
+func (a *acks) inUse(id uint16) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	_, ok := a.received[id]
+	return ok
+}
+
+// completed ends QoS 2 publishes: they have their PUBCOMP.
+func (a *acks) completed(ids []uint16) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, id := range ids {
+		delete(a.received, id)
 	}
 }
 

@@ -42,6 +42,10 @@ func (d *doneAtOnce) ToTopic(_ string, _ *kernel.Record, token uint64) (int, err
 	return 1, nil
 }
 
+func (d *doneAtOnce) ToTopicOnce(_ session, _ uint16, name string, r *kernel.Record, token uint64) (int, error) {
+	return d.ToTopic(name, r, token)
+}
+
 func (d *doneAtOnce) Close() {}
 
 func benchConn(b *testing.B, version byte) *conn {

@@ -54,6 +54,7 @@ type conn struct {
 	noLocals  int              // durable feeds that do not want our own messages
 	settling  settlement       // run of acknowledgements not handed on yet
 	acked     int              // acknowledgements since credit was granted
+	released  []uint16         // identifiers of PUBRELs not handed on yet
 	keepAlive time.Duration
 	renewed   time.Time // when the deadline was last set
 	progress  int       // bytes since then
@@ -139,7 +140,9 @@ func (c *conn) handle(first byte, body []byte) error {
 		return c.ping(body)
 	case wire.Disconnect:
 		return c.disconnect(body)
-	case wire.Pubrec, wire.Pubrel, wire.Pubcomp:
+	case wire.Pubrel:
+		return c.pubrel(body)
+	case wire.Pubrec, wire.Pubcomp:
 		return c.exactlyOnce(pt, body)
 	case wire.Auth:
 		return c.auth(body)
@@ -153,6 +156,7 @@ func (c *conn) handle(first byte, body []byte) error {
 // flush hands on what a run of packets has gathered, before the next read.
 func (c *conn) flush() {
 	c.settleRun()
+	c.releaseRun()
 	if c.acked > 0 {
 		c.acked = 0
 		c.replenish()

@@ -28,7 +28,7 @@ func TestConnackTellsTheTruth(t *testing.T) {
 	req := v5("")
 	req.KeepAlive = 300
 	_, a := r.connect(req)
-	if a.Code != wire.Success || a.SessionPresent || a.MaximumQoS != 1 || a.RetainAvailable || a.ReceiveMaximum != 4096 ||
+	if a.Code != wire.Success || a.SessionPresent || a.MaximumQoS != 2 || a.RetainAvailable || a.ReceiveMaximum != 4096 ||
 		a.MaximumPacketSize != 16<<20 || a.TopicAliasMaximum != 64 || a.SessionExpiry != nil {
 		t.Errorf("%+v", a)
 	}
@@ -61,7 +61,6 @@ func TestConnectRefused(t *testing.T) {
 		{"bad password 3.1.1", edit(v4("a"), func(c *wire.ConnectRequest) { c.HasUser, c.User = true, "u" }), "20 00 04"},
 		{"bad password 5", edit(v5("a"), func(c *wire.ConnectRequest) { c.HasUser, c.User = true, "u" }), "20 00 86"},
 		{"password without a name", edit(v5("a"), func(c *wire.ConnectRequest) { c.HasPassword = true }), "20 00 86"},
-		{"will QoS 2", edit(v5("a"), func(c *wire.ConnectRequest) { c.Will = will(2, false) }), "20 00 9b"},
 		{"will retain 5", edit(v5("a"), func(c *wire.ConnectRequest) { c.Will = will(0, true) }), "20 00 9a"},
 		{"will retain 3.1.1", edit(v4("a"), func(c *wire.ConnectRequest) { c.Will = will(0, true) }), "20 00 05"},
 		{"will QoS 3", raw("\x00\x04MQTT\x05\x1e\x00\x3c\x00\x00\x01a\x00\x00\x01w\x00\x00"), "20 00 81"},
@@ -107,7 +106,6 @@ func TestFaults(t *testing.T) {
 		send func(v byte) []byte
 		want wire.Code
 	}{
-		{"QoS 2 publish", 0, func(v byte) []byte { return publishPacket(v, 2, 1, "t", "x") }, wire.QoSNotSupported},
 		{"QoS 3 publish", 0, func(v byte) []byte { b := publishPacket(v, 2, 1, "t", "x"); b[0] |= 6; return b }, wire.MalformedPacket},
 		{"retained publish", 0, func(v byte) []byte { b := publishPacket(v, 1, 1, "t", "x"); b[0] |= 1; return b }, wire.RetainNotSupported},
 		{"DUP with QoS 0", 0, func(v byte) []byte { b := publishPacket(v, 0, 0, "t", "x"); b[0] |= 8; return b }, wire.MalformedPacket},

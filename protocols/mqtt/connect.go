@@ -138,9 +138,6 @@ func (c *conn) settings(req *wire.ConnectRequest) error {
 		if w.Retain {
 			return fault(wire.RetainNotSupported, "retained messages are not supported")
 		}
-		if w.QoS == 2 && c.version == wire.V5 {
-			return fault(wire.QoSNotSupported, "QoS 2 is not supported")
-		}
 	}
 	c.clientID = req.ClientID
 	if c.clientID == "" {
@@ -155,6 +152,7 @@ func (c *conn) settings(req *wire.ConnectRequest) error {
 	if l.KeepAlive != 0 && (req.KeepAlive == 0 || req.KeepAlive > l.KeepAlive) {
 		c.keepAlive = time.Duration(l.KeepAlive) * time.Second
 	}
+	c.acks.strict = c.version == wire.V5
 	quota := min(l.InFlight, int(req.ReceiveMaximum))
 	if c.version == wire.V311 {
 		quota = l.InFlight311
@@ -206,7 +204,7 @@ func (c *conn) welcome(req *wire.ConnectRequest, present bool) {
 	l := &c.server.limits
 	a := wire.ConnectAnswer{
 		Version: c.version, SessionPresent: present,
-		MaximumQoS: 1, RetainAvailable: false,
+		MaximumQoS: 2, RetainAvailable: false,
 		ReceiveMaximum: uint16(l.ReceiveMaximum), MaximumPacketSize: uint32(l.MaximumPacketSize),
 		TopicAliasMaximum: uint16(l.TopicAliases),
 	}

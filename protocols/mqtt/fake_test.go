@@ -101,7 +101,7 @@ func (c *fakeClient) AttachSession(_ context.Context, id string, clean bool, exp
 	defer n.mu.Unlock()
 	s, present := n.sessions[id]
 	if clean || !present {
-		s, present = &fakeSession{node: n, id: id, subs: map[string]kernel.Subscription{}, feeds: map[string]*fakeMember{}}, false
+		s, present = &fakeSession{node: n, numbers: map[uint16]bool{}, id: id, subs: map[string]kernel.Subscription{}, feeds: map[string]*fakeMember{}}, false
 		n.sessions[id] = s
 	}
 	s.expiry, s.taken, s.detached = expiry, taken, make(chan struct{})
@@ -136,7 +136,28 @@ func (p *fakePublisher) ToTopic(name string, r *kernel.Record, token uint64) (in
 	return 1, nil
 }
 
+func (p *fakePublisher) ToTopicOnce(s session, number uint16, name string, r *kernel.Record, token uint64) (int, error) {
+	fs := s.(*fakeSession)
+	fs.mu.Lock()
+	again := fs.numbers[number]
+	fs.numbers[number] = true
+	fs.mu.Unlock()
+	if again {
+		p.done.Completed(token, kernel.Result{})
+		p.done.Flush()
+		return 1, nil
+	}
+	n, err := p.ToTopic(name, r, token)
+	if err != nil {
+		fs.mu.Lock()
+		delete(fs.numbers, number)
+		fs.mu.Unlock()
+	}
+	return n, err
+}
+
 type fakeSession struct {
+	numbers  map[uint16]bool // in use, for messages stored once
 	node     *fakeNode
 	id       string
 	expiry   time.Duration
@@ -192,6 +213,19 @@ func (s *fakeSession) Unsubscribe(_ context.Context, filter string) (bool, error
 	_, ok := s.subs[filter]
 	delete(s.subs, filter)
 	return ok, nil
+}
+
+func (s *fakeSession) Release(numbers []uint16, done func([]uint16, error)) {
+	var unknown []uint16
+	s.mu.Lock()
+	for _, n := range numbers {
+		if !s.numbers[n] {
+			unknown = append(unknown, n)
+		}
+		delete(s.numbers, n)
+	}
+	s.mu.Unlock()
+	done(unknown, nil)
 }
 
 func (s *fakeSession) Detach(expiry time.Duration) {

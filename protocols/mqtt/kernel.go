@@ -28,6 +28,7 @@ type client interface {
 
 type publisher interface {
 	ToTopic(name string, r *kernel.Record, token uint64) (matched int, err error)
+	ToTopicOnce(s session, number uint16, name string, r *kernel.Record, token uint64) (matched int, err error)
 	Close()
 }
 
@@ -38,6 +39,7 @@ type session interface {
 	Subscribe(ctx context.Context, subs []kernel.Subscription, feeds []*feed) []subscribed
 	Attach(ctx context.Context, sub kernel.Subscription, f *feed) (member, error)
 	Unsubscribe(ctx context.Context, filter string) (existed bool, err error)
+	Release(numbers []uint16, done func(unknown []uint16, err error))
 	Detach(expiry time.Duration)
 }
 
@@ -65,7 +67,15 @@ func (n realNode) Connect(id kernel.Identity, info kernel.ConnectionInfo, end fu
 
 type realClient struct{ *broker.Conn }
 
-func (c realClient) Publisher(done kernel.Completion) publisher { return c.Conn.Publisher(done) }
+func (c realClient) Publisher(done kernel.Completion) publisher {
+	return realPublisher{c.Conn.Publisher(done)}
+}
+
+type realPublisher struct{ *broker.Publisher }
+
+func (p realPublisher) ToTopicOnce(s session, number uint16, name string, r *kernel.Record, token uint64) (int, error) {
+	return p.Publisher.ToTopicOnce(s.(realSession).Session, number, name, r, token)
+}
 
 func (c realClient) AttachSession(ctx context.Context, clientID string, clean bool, expiry time.Duration, taken func()) (session, bool, error) {
 	s, present, err := c.Conn.AttachSession(ctx, clientID, clean, expiry, taken)

@@ -1,6 +1,7 @@
 package mqtt
 
 import (
+	"errors"
 	"strings"
 
 	"github.com/trivium-mq/trivium/kernel"
@@ -8,14 +9,11 @@ import (
 )
 
 // publish handles a PUBLISH: into a record, to the kernel, and into the line
-// of PUBACKs. The record aliases the read buffer; the kernel copies.
+// of PUBACKs and PUBRECs. The record aliases the read buffer; the kernel copies.
 func (c *conn) publish(first byte, body []byte) error {
 	m := &c.msg
 	if err := m.Parse(c.version, first, body); err != nil {
 		return err
-	}
-	if m.QoS == 2 {
-		return fault(wire.QoSNotSupported, "QoS 2 is not supported")
 	}
 	if m.Retain {
 		return fault(wire.RetainNotSupported, "retained messages are not supported")
@@ -36,17 +34,21 @@ func (c *conn) publish(first byte, body []byte) error {
 	}
 	in.finish(topic)
 	if m.QoS == 0 {
-		_, _ = c.send(topic, noToken) // a refused QoS 0 message is dropped: there is no answer to it
+		_, _ = c.send(topic, m, noToken) // a refused QoS 0 message is dropped: there is no answer to it
 		return nil
 	}
-	token, err := c.queueAck(m.ID)
+	pt := wire.Puback
+	if m.QoS == 2 {
+		pt = wire.Pubrec
+	}
+	token, err := c.queueAck(pt, m.ID)
 	if err != nil {
 		return err
 	}
-	matched, err := c.send(topic, token)
+	matched, err := c.send(topic, m, token)
 	switch {
 	case err != nil:
-		c.acks.complete(token, reasonOf(err), kernel.CodeOf(err) == kernel.CodeUnknown)
+		c.acks.complete(token, publishReason(err), kernel.CodeOf(err) == kernel.CodeUnknown)
 	case matched == 0:
 		c.acks.unmatched(token)
 	}
@@ -82,14 +84,14 @@ func (c *conn) topicOf(m *wire.Message) (string, error) {
 // queueAck puts a PUBLISH in the line of PUBACKs. A client that has more under
 // way than it may is a protocol error in version 5 (4.9); an older one cannot
 // know the number and is not read until there is room.
-func (c *conn) queueAck(id uint16) (token uint64, err error) {
+func (c *conn) queueAck(pt byte, id uint16) (token uint64, err error) {
 	for {
-		token, ok := c.acks.add(id)
+		token, ok := c.acks.add(pt, id)
 		if ok {
 			return token, nil
 		}
 		c.Flush() // what is completed but not out yet is not under way any more
-		if token, ok = c.acks.add(id); ok {
+		if token, ok = c.acks.add(pt, id); ok {
 			return token, nil
 		}
 		if c.version == wire.V5 {
@@ -102,9 +104,14 @@ func (c *conn) queueAck(id uint16) (token uint64, err error) {
 }
 
 // send publishes the record that c.in holds.
-func (c *conn) send(topic string, token uint64) (matched int, err error) {
-	if reservedTopic(topic) {
+func (c *conn) send(topic string, m *wire.Message, token uint64) (matched int, err error) {
+	switch {
+	case reservedTopic(topic):
 		return 0, kernel.Errorf(kernel.CodeInvalidName, "topic", topic, "the name is reserved")
+	case m.QoS == 2:
+		return c.publisher.ToTopicOnce(c.session, m.ID, topic, &c.in.rec, token)
+	case m.QoS == 1 && c.acks.inUse(m.ID):
+		return 0, errInUse
 	}
 	return c.publisher.ToTopic(topic, &c.in.rec, token)
 }
@@ -124,7 +131,19 @@ func (c *conn) Completed(token uint64, res kernel.Result) {
 		c.acks.complete(token, wire.Success, false)
 		return
 	}
-	c.acks.complete(token, reasonOf(res.Err), kernel.CodeOf(res.Err) == kernel.CodeUnknown)
+	c.acks.complete(token, publishReason(res.Err), kernel.CodeOf(res.Err) == kernel.CodeUnknown)
+}
+
+// errInUse answers a QoS 1 publish under the identifier of a QoS 2 one that has not
+// ended.
+var errInUse = errors.New("packet identifier in use")
+
+// publishReason is reasonOf for PUBACK and PUBREC.
+func publishReason(err error) wire.Code {
+	if errors.Is(err, errInUse) {
+		return wire.PacketIDInUse
+	}
+	return reasonOf(err)
 }
 
 // Flush implements kernel.Completion: the completed head of the line of PUBACKs
@@ -153,7 +172,7 @@ func (c *conn) releaseAcks() (bad ack) {
 		if e.lost || c.version != wire.V5 && e.code >= wire.UnspecifiedError {
 			return *e
 		}
-		s.ackLocked(wire.Puback, e.id, e.code)
+		s.ackLocked(e.pt, e.id, e.code)
 		a.drop()
 	}
 	return ack{}

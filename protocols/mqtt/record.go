@@ -8,9 +8,9 @@ import (
 )
 
 var (
-	value0 = []byte("0")
-	value1 = []byte("1")
-	empty  = []byte{}
+	value1    = []byte("1")
+	valuesQoS = [3][]byte{[]byte("0"), value1, []byte("2")}
+	empty     = []byte{}
 )
 
 // inbound turns publishes into records (docs/properties.md). It is scratch
@@ -36,11 +36,7 @@ func (in *inbound) begin(payload []byte, qos byte) {
 	in.rec.Timestamp = in.now
 	in.rec.Headers = in.rec.Headers[:0]
 	in.hasAlias, in.routeAt = false, 0
-	if qos == 0 {
-		in.add(kernel.HeaderQoS, value0)
-	} else {
-		in.add(kernel.HeaderQoS, value1)
-	}
+	in.add(kernel.HeaderQoS, valuesQoS[qos])
 }
 
 // properties takes over and checks the properties of a PUBLISH or will. user is

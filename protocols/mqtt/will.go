@@ -17,7 +17,6 @@ type will struct {
 }
 
 func (c *conn) newWill(m *wire.Will) *will {
-	m.QoS = min(m.QoS, 1) // 3.1.1 cannot be told that 2 is not supported
 	return &will{identity: c.identity, clientID: c.clientID, message: m, delay: time.Duration(m.Delay) * time.Second}
 }
 
