@@ -190,3 +190,30 @@ func (b *Broker) TopicStatus(tenant, name string, kind kernel.TopicKind) (TopicS
 	}
 	return s, bounds, nil
 }
+
+// QueueStatus returns the queue, or group, of a name: a queue's name or a share
+// address.
+func (b *Broker) QueueStatus(tenant, name string) (QueueStatus, bool) {
+	t, ok := b.tenant(tenant)
+	if !ok {
+		return QueueStatus{}, false
+	}
+	addr := kernel.QueueAddress(tenant, name)
+	if kernel.IsShare(name) {
+		var err error
+		if addr, _, err = kernel.ParseShare(tenant, name); err != nil {
+			return QueueStatus{}, false
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	g, ok := t.groups[addr]
+	if !ok {
+		return QueueStatus{}, false
+	}
+	topic, ok := t.table.Load().TopicByID(g.spec.Topic)
+	if !ok {
+		return QueueStatus{}, false
+	}
+	return g.status(topic), true
+}
