@@ -20,25 +20,40 @@ func connectionBudget(files uint64) int {
 	return max(int(files)-max(64, int(files/10)), 1)
 }
 
-// acceptLog tells of connections that were not accepted, but not of each.
+// acceptLog tells of connections that were not accepted, but not of each. What
+// health checks and port scans do is told at debug level.
 type acceptLog struct {
 	log  zerolog.Logger
 	now  func() time.Time
 	mu   sync.Mutex
-	last map[bool]time.Time // by whether it was the budget
-	more map[bool]int       // not told since
+	last map[error]time.Time // by kind
+	more map[error]int       // not told since
 }
 
 const acceptEvery = 5 * time.Second
 
 func newAcceptLog(log zerolog.Logger) *acceptLog {
-	return &acceptLog{log: log, now: time.Now, last: map[bool]time.Time{}, more: map[bool]int{}}
+	return &acceptLog{log: log, now: time.Now, last: map[error]time.Time{}, more: map[error]int{}}
 }
 
+// refusals are the kinds of which each is told in its turn; the rest is another.
+var refusals = []error{listener.ErrBudget, listener.ErrAddressBudget, listener.ErrHandshakes, listener.ErrHandshake}
+
 func (a *acceptLog) report(err error) {
+	if errors.Is(err, listener.ErrNoise) {
+		a.log.Debug().Err(err).Msg("a connection was not accepted")
+		return
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	kind, now := errors.Is(err, listener.ErrBudget), a.now()
+	var kind error
+	for _, k := range refusals {
+		if errors.Is(err, k) {
+			kind = k
+			break
+		}
+	}
+	now := a.now()
 	if last, ok := a.last[kind]; ok && now.Sub(last) < acceptEvery {
 		a.more[kind]++
 		return

@@ -44,7 +44,7 @@ func root() *cobra.Command {
 		SilenceErrors: true,
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	cmd.AddCommand(serveCommand(), benchCommand())
+	cmd.AddCommand(serveCommand(), configCommand(), benchCommand())
 	return cmd
 }
 

@@ -7,16 +7,17 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/rs/zerolog"
 
+	"github.com/trivium-mq/trivium/cmd/trivium/config"
 	"github.com/trivium-mq/trivium/kernel/broker"
 	"github.com/trivium-mq/trivium/protocols/admin"
 	"github.com/trivium-mq/trivium/protocols/amqp"
 	"github.com/trivium-mq/trivium/protocols/kafka"
-	"github.com/trivium-mq/trivium/protocols/listener"
 	"github.com/trivium-mq/trivium/protocols/mqtt"
 )
 
@@ -31,68 +32,99 @@ type frontEnd interface {
 
 // node is a running broker with its front-ends, in the order they start.
 type node struct {
-	broker *broker.Broker
-	fronts []front
-	wg     sync.WaitGroup
-	failed chan error // first failure of a front-end
-}
-
-type front struct {
-	name   string
-	server frontEnd
-	l      net.Listener
+	config  *config.Config
+	log     zerolog.Logger
+	broker  *broker.Broker
+	sockets *sockets
+	fronts  []front
+	servers map[string]frontEnd // by protocol
+	wg      sync.WaitGroup
+	failed  chan error // first failure of a front-end
+	stop    context.CancelFunc
 }
 
 // openNode binds every listener, opens the broker and starts serving. A taken
 // port or a locked data directory is a usageError.
-func openNode(c Config, log zerolog.Logger) (_ *node, err error) {
-	n := &node{failed: make(chan error, 1)}
+func openNode(c *config.Config, log zerolog.Logger) (_ *node, err error) {
+	n := &node{config: c, log: log, servers: map[string]frontEnd{}, failed: make(chan error, 1), stop: func() {}}
 	defer func() {
 		if err != nil {
 			n.abandon()
 		}
 	}()
-	budget := listener.NewBudget(connectionBudget(openFiles()))
-	for _, f := range []struct{ name, addr string }{
-		{"amqp", c.AMQP.Listen}, {"mqtt", c.MQTT.Listen}, {"kafka", c.Kafka.Listen}, {"http", c.HTTP.Listen},
-	} {
-		if f.addr == addressOff {
-			continue
-		}
-		l, err := listener.Listen(f.addr, listener.Options{
-			Budgets: []*listener.Budget{budget}, OnError: newAcceptLog(log.With().Str("listener", f.name).Logger()).report,
-		})
-		if err != nil {
-			return n, usageError{fmt.Errorf("%s: %w", f.name, err)}
-		}
-		n.fronts = append(n.fronts, front{name: f.name, l: l})
+	if err := n.bind(); err != nil {
+		return n, usageError{err}
 	}
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		&frontMetrics{n.fronts, n.sockets.certificates})
 	n.broker, err = broker.Open(broker.Config{
 		DataDir: c.Node.Data, NodeID: strconv.Itoa(c.Node.ID), Version: Version, Logger: log,
-		Registerer: registry, ClusterAddr: c.Cluster.Listen,
+		Registerer: registry, ClusterAddr: string(c.Cluster.Listen), Settings: c.Settings(),
+		Admin: broker.Admin{User: c.Admin.User, Password: c.Admin.Password, PasswordHash: c.Admin.PasswordHash},
 	})
 	if err != nil {
 		return n, openError(err)
 	}
 	for i := range n.fronts {
 		f := &n.fronts[i]
-		if f.server, err = n.newServer(f.name, c, log.With().Str("listener", f.name).Logger(), registry); err != nil {
-			return n, usageError{err}
+		if n.servers[f.Protocol] == nil {
+			log := log.With().Str("listener", f.Protocol).Logger()
+			if n.servers[f.Protocol], err = n.newServer(f.Protocol, log, registry); err != nil {
+				return n, usageError{err}
+			}
 		}
+		f.server = n.servers[f.Protocol]
+	}
+	n.start()
+	return n, nil
+}
+
+// bind binds the listeners that are on; the cluster's is the broker's own.
+func (n *node) bind() (err error) {
+	if n.sockets, err = newSockets(n.config, n.log); err != nil {
+		return err
+	}
+	for _, s := range n.config.Sockets() {
+		if s.Address.Off() || s.Protocol == "cluster" {
+			continue
+		}
+		l, err := n.sockets.bind(s)
+		if err != nil {
+			return err
+		}
+		n.fronts = append(n.fronts, front{Socket: s, l: l})
+	}
+	return nil
+}
+
+func (n *node) start() {
+	var ctx context.Context
+	ctx, n.stop = context.WithCancel(context.Background())
+	if n.sockets.certificates != nil {
+		n.wg.Go(func() { n.renewal().run(ctx) })
 	}
 	for _, f := range n.fronts {
 		n.wg.Go(func() {
 			if err := f.server.Serve(f.l); err != nil {
 				select {
-				case n.failed <- fmt.Errorf("%s: %w", f.name, err):
+				case n.failed <- fmt.Errorf("%s: %w", f.Name, err):
 				default:
 				}
 			}
 		})
 	}
-	return n, nil
+}
+
+func (n *node) renewal() renewal { return renewal{n.sockets.certificates, n.log} }
+
+// reload takes what may change while the node runs: certificates.
+func (n *node) reload() {
+	if n.sockets.certificates == nil {
+		n.log.Info().Msg("nothing to reload: no listener with TLS")
+		return
+	}
+	n.renewal().now()
 }
 
 // openError makes what the user can mend a usage error.
@@ -105,14 +137,24 @@ func openError(err error) error {
 	return err
 }
 
-func (n *node) newServer(name string, c Config, log zerolog.Logger, registry *prometheus.Registry) (frontEnd, error) {
-	switch name {
+func (n *node) newServer(protocol string, log zerolog.Logger, registry *prometheus.Registry) (frontEnd, error) {
+	c := n.config
+	patience := c.Connections.HandshakeTimeout
+	switch protocol {
 	case "amqp":
-		return amqp.NewServer(amqp.Config{Broker: n.broker, Logger: log, Version: Version}), nil
+		return amqp.NewServer(amqp.Config{
+			Broker: n.broker, Logger: log, Version: Version, HandshakeTimeout: patience,
+			Heartbeat: c.AMQP.Heartbeat.Round(time.Second), FrameMax: c.AMQP.FrameMax, ChannelMax: c.AMQP.ChannelMax,
+		}), nil
 	case "mqtt":
-		return mqtt.NewServer(mqtt.Config{Broker: n.broker, Logger: log}), nil
+		return mqtt.NewServer(mqtt.Config{Broker: n.broker, Logger: log, Limits: mqtt.Limits{
+			ConnectTimeout: patience, MaximumPacketSize: c.MQTT.MaxPacket, ReceiveMaximum: c.MQTT.ReceiveMaximum, KeepAlive: uint16(c.MQTT.MaxKeepAlive),
+		}}), nil
 	case "kafka":
-		return kafka.NewServer(n.broker, kafka.Config{NodeID: int32(c.Node.ID), ClusterID: n.broker.ClusterID(), Advertise: c.Kafka.Advertise, Log: log})
+		return kafka.NewServer(n.broker, kafka.Config{
+			NodeID: int32(c.Node.ID), ClusterID: n.broker.ClusterID(), Log: log, MaxBatchBytes: c.Kafka.MaxBatch,
+			Advertise: c.Kafka.Advertise, AdvertiseTLS: c.Kafka.TLSAdvertise,
+		})
 	default:
 		return admin.NewServer(n.broker, admin.Config{Cluster: clusterName, Listeners: n.listeners, Gatherer: registry, Log: log}), nil
 	}
@@ -122,7 +164,7 @@ func (n *node) newServer(name string, c Config, log zerolog.Logger, registry *pr
 func (n *node) listeners() []admin.Listener {
 	var out []admin.Listener
 	for _, f := range n.fronts {
-		out = append(out, admin.Listener{Protocol: f.name, Address: f.l.Addr()})
+		out = append(out, admin.Listener{Protocol: f.Name, Address: f.l.Addr()})
 	}
 	return out
 }
@@ -131,7 +173,7 @@ func (n *node) listeners() []admin.Listener {
 func (n *node) addresses() map[string]string {
 	out := map[string]string{}
 	for _, f := range n.fronts {
-		out[f.name] = f.l.Addr().String()
+		out[f.Name] = f.l.Addr().String()
 	}
 	return out
 }
@@ -142,7 +184,7 @@ func (n *node) abandon() {
 		_ = f.l.Close()
 	}
 	if n.broker != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), drainBudget)
+		ctx, cancel := context.WithTimeout(context.Background(), storeTime)
 		defer cancel()
 		_ = n.broker.Close(ctx)
 	}
@@ -150,16 +192,17 @@ func (n *node) abandon() {
 
 // close drains the front-ends side by side, then closes the broker.
 func (n *node) close(ctx context.Context) error {
-	drain, cancel := context.WithTimeout(ctx, drainBudget)
+	drain, cancel := context.WithTimeout(ctx, n.config.Node.DrainTimeout)
 	defer cancel()
 	var stopping sync.WaitGroup
-	for _, f := range n.fronts {
+	for _, s := range n.servers {
 		stopping.Go(func() {
 			// A client that does not finish in time is cut off; that is no failure.
-			_ = f.server.Shutdown(drain)
+			_ = s.Shutdown(drain)
 		})
 	}
 	stopping.Wait()
+	n.stop()
 	n.wg.Wait()
 	return n.broker.Close(ctx)
 }

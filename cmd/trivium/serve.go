@@ -6,22 +6,20 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/trivium-mq/trivium/cmd/trivium/config"
 )
 
-// stopBudget is how long SIGTERM may take, clients and storage together.
-const (
-	stopBudget  = 9 * time.Second
-	drainBudget = 6 * time.Second
-)
+// storeTime is how long the storage may take to stop once the clients are gone.
+const storeTime = 3 * time.Second
 
 func serveCommand() *cobra.Command {
-	var file string
-	flags := map[string]*string{}
-	nodeID := 0
+	var flags config.Flags
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a broker node",
@@ -29,61 +27,27 @@ func serveCommand() *cobra.Command {
 			"and admits guest/guest. `off` as an address turns a listener off.",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c := defaultConfig()
-			if err := c.load(file, cmd, flags, nodeID); err != nil {
-				return usageError{err}
+			loaded, err := config.Load(&flags, os.Environ())
+			if problems, ok := errors.AsType[config.Problems](err); ok {
+				if err := problems.Serious(); err != nil {
+					return usageError{err}
+				}
 			}
-			return serve(c)
+			return serve(&loaded.Config)
 		},
 	}
-	f := cmd.Flags()
-	f.StringVar(&file, "config", "", "YAML configuration `file`")
-	for _, o := range []struct{ name, about string }{
-		{"data", "data `directory` (default ./data)"},
-		{"amqp", "AMQP `host:port` (default 127.0.0.1:5672)"},
-		{"mqtt", "MQTT `host:port` (default 127.0.0.1:1883)"},
-		{"kafka", "Kafka `host:port` (default 127.0.0.1:9092)"},
-		{"kafka-advertise", "`host:port` told to Kafka clients (default: the address they connected to)"},
-		{"http", "HTTP `host:port` (default 127.0.0.1:15672)"},
-		{"cluster", "node to node `host:port` (default 127.0.0.1:7420)"},
-		{"log-level", "debug, info, warn or error (default info)"},
-	} {
-		flags[o.name] = f.String(o.name, "", o.about)
-	}
-	f.IntVar(&nodeID, "node-id", 0, "`number` of this node in its cluster (default 1)")
+	flags.Register(cmd.Flags())
 	return cmd
 }
 
-// load applies file, environment and flags in this order and checks the result.
-func (c *Config) load(file string, cmd *cobra.Command, flags map[string]*string, nodeID int) error {
-	if file != "" {
-		if err := c.loadFile(file); err != nil {
-			return err
-		}
-	}
-	if err := c.loadEnv(os.Environ()); err != nil {
-		return err
-	}
-	targets := map[string]*string{
-		"data": &c.Node.Data, "amqp": &c.AMQP.Listen, "mqtt": &c.MQTT.Listen, "kafka": &c.Kafka.Listen,
-		"kafka-advertise": &c.Kafka.Advertise, "http": &c.HTTP.Listen, "cluster": &c.Cluster.Listen, "log-level": &c.Log.Level,
-	}
-	for name, value := range flags {
-		if cmd.Flags().Changed(name) {
-			*targets[name] = *value
-		}
-	}
-	if cmd.Flags().Changed("node-id") {
-		c.Node.ID = nodeID
-	}
-	return c.validate()
-}
-
 // serve runs a node until a signal or a failure ends it.
-func serve(c Config) error {
+func serve(c *config.Config) error {
 	signals, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	log := c.logger(os.Stderr)
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	log := c.Log.Logger(os.Stderr)
 	memory := limitMemory()
 	n, err := openNode(c, log)
 	if err != nil {
@@ -91,14 +55,20 @@ func serve(c Config) error {
 	}
 	log.Info().Str("version", Version).Int("node", c.Node.ID).Str("data", c.Node.Data).Int64("memory_limit", memory).Any("listeners", n.addresses()).Msg("Server startup complete")
 	var failure error
-	select {
-	case <-signals.Done():
-		log.Info().Msg("stopping")
-	case failure = <-n.failed:
-		log.Error().Err(failure).Msg("stopping after a failure")
+	for running := true; running; {
+		select {
+		case <-signals.Done():
+			log.Info().Msg("stopping")
+			running = false
+		case failure = <-n.failed:
+			log.Error().Err(failure).Msg("stopping after a failure")
+			running = false
+		case <-hangups:
+			n.reload()
+		}
 	}
 	stop() // a second signal ends the process at once
-	ctx, cancel := context.WithTimeout(context.Background(), stopBudget)
+	ctx, cancel := context.WithTimeout(context.Background(), c.Node.DrainTimeout+storeTime)
 	defer cancel()
 	if err := errors.Join(failure, n.close(ctx)); err != nil {
 		return fmt.Errorf("stopped: %s", oneLine(err))
@@ -106,3 +76,7 @@ func serve(c Config) error {
 	log.Info().Msg("stopped")
 	return nil
 }
+
+// oneLine joins the lines of an error, since what the process says at its end
+// is one line.
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

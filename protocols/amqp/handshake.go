@@ -9,6 +9,7 @@ import (
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/protocols/amqp/wire"
+	"github.com/trivium-mq/trivium/protocols/listener"
 )
 
 const mechanisms = "PLAIN AMQPLAIN"
@@ -27,7 +28,7 @@ var capabilities = wire.Table{
 	{Name: "direct_reply_to", Value: false},
 }
 
-// credentials are kept until the virtual host is known.
+// credentials are what a client logs in with.
 type credentials struct{ user, password string }
 
 // handshake brings the connection from its first byte to connection.open-ok.
@@ -50,7 +51,7 @@ func (c *conn) handshake() error {
 	if err != nil {
 		return err
 	}
-	id, creds, err := c.login(startOk)
+	id, err := c.login(startOk)
 	if err != nil {
 		return err
 	}
@@ -61,7 +62,7 @@ func (c *conn) handshake() error {
 	if err != nil {
 		return err
 	}
-	return c.open(open, id, creds)
+	return c.open(open, id)
 }
 
 // protocolHeader reads the first eight bytes. Whoever speaks something else is
@@ -122,19 +123,19 @@ func await[M any, P interface {
 }
 
 // login checks the client's credentials.
-func (c *conn) login(m *wire.ConnectionStartOk) (kernel.Identity, credentials, error) {
+func (c *conn) login(m *wire.ConnectionStartOk) (kernel.Identity, error) {
 	c.readClientProperties(m.ClientProperties)
 	creds, err := parseResponse(m.Mechanism, []byte(m.Response))
 	if err != nil {
-		return kernel.Identity{}, creds, err
+		return kernel.Identity{}, err
 	}
 	id, err := c.srv.backend.Authenticate(kernel.DefaultTenant, creds.user, creds.password, c.nc.RemoteAddr())
 	if err != nil {
-		return id, creds, c.loginRefused(m.Mechanism, creds.user)
+		return id, c.loginRefused(m.Mechanism, creds.user)
 	}
 	c.user = id.User
 	c.frames.SetFrameMax(c.srv.cfg.FrameMax)
-	return id, creds, nil
+	return id, nil
 }
 
 // readClientProperties takes what matters of them. Their own names and texts
@@ -228,7 +229,7 @@ func limit(name string, got, low, high uint32) error {
 }
 
 // open enters the virtual host.
-func (c *conn) open(m *wire.ConnectionOpen, id kernel.Identity, creds credentials) error {
+func (c *conn) open(m *wire.ConnectionOpen, id kernel.Identity) error {
 	refuse := func(format string, args ...any) error {
 		c.srv.backend.Counters(protocol).Refused.Add(1)
 		return &fault{code: wire.NotAllowed, text: sprintf(format, args...), id: m.ID()}
@@ -236,19 +237,16 @@ func (c *conn) open(m *wire.ConnectionOpen, id kernel.Identity, creds credential
 	if !c.srv.backend.HasTenant(m.VirtualHost) {
 		return refuse("vhost %s not found", m.VirtualHost)
 	}
-	if id.Tenant != m.VirtualHost {
-		var err error
-		id, err = c.srv.backend.Authenticate(m.VirtualHost, creds.user, creds.password, c.nc.RemoteAddr())
-		if err != nil {
-			return refuse("access to vhost '%s' refused for user '%s'", m.VirtualHost, creds.user)
-		}
-	}
+	id.Tenant = m.VirtualHost
 	c.vhost = m.VirtualHost
 	l, err := c.srv.backend.Connect(id, c.info(), c.end)
-	if err != nil {
+	if kernel.CodeOf(err) == kernel.CodeAccessRefused {
+		return refuse("access to vhost '%s' refused for user '%s'", m.VirtualHost, id.User)
+	} else if err != nil {
 		return refuse("%v", err)
 	}
 	c.link, c.count = l, l.Counters()
+	listener.Authenticated(c.nc)
 	c.idle = c.patience
 	if c.idle == 0 {
 		c.out.mu.Lock()

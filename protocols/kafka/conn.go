@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/protocols/listener"
 )
 
 // Time limits of a connection.
@@ -274,6 +275,7 @@ func (c *conn) login(id kernel.Identity) error {
 		return fmt.Errorf("connect: %w", err)
 	}
 	c.client = client
+	listener.Authenticated(c.net)
 	c.produce.to = client.Publisher(&c.produce)
 	return nil
 }

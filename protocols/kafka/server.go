@@ -26,6 +26,8 @@ type Config struct {
 	// Advertise is the HOST:PORT that clients are told to connect to; empty is
 	// the address that each client connected to.
 	Advertise string
+	// AdvertiseTLS is the same for clients that connect with TLS.
+	AdvertiseTLS string
 	// MaxBatchBytes is the largest batch accepted; 0 is 1048588, Kafka's
 	// max.message.bytes.
 	MaxBatchBytes int
@@ -64,8 +66,8 @@ type Server struct {
 	cfg     Config
 	node    node
 	auto    broker.Settings // whether and how topics are made on demand
-	host    string          // advertised; empty = the address each client connected to
-	port    int32
+	plain   endpoint        // advertised; empty = the address each client connected to
+	secure  endpoint        // the same for clients with TLS
 	groups  *group.Coordinator
 	memory  *semaphore.Weighted // bytes of large requests held
 	fetches *semaphore.Weighted // bytes of fetch answers held
@@ -86,11 +88,12 @@ func NewServer(b *broker.Broker, cfg Config) (*Server, error) { return newServer
 func newServer(n node, cfg Config) (*Server, error) {
 	cfg.defaults()
 	s := &Server{cfg: cfg, node: n, auto: n.Settings(), inflate: make(chan struct{}, runtime.GOMAXPROCS(0))}
-	if cfg.Advertise != "" {
-		var err error
-		if s.host, s.port, err = parseAdvertise(cfg.Advertise); err != nil {
-			return nil, err
-		}
+	var err error
+	if s.plain, err = parseAdvertise(cfg.Advertise); err != nil {
+		return nil, err
+	}
+	if s.secure, err = parseAdvertise(cfg.AdvertiseTLS); err != nil {
+		return nil, err
 	}
 	s.faults = cfg.Log.Sample(&zerolog.BurstSampler{Burst: faultLines, Period: time.Minute})
 	s.memory = semaphore.NewWeighted(cfg.RequestMemory)
@@ -101,20 +104,29 @@ func newServer(n node, cfg Config) (*Server, error) {
 	return s, nil
 }
 
+// endpoint is where clients connect.
+type endpoint struct {
+	host string
+	port int32
+}
+
 // parseAdvertise checks an address to advertise: a wildcard reaches nobody.
-func parseAdvertise(addr string) (host string, port int32, err error) {
+func parseAdvertise(addr string) (e endpoint, err error) {
+	if addr == "" {
+		return e, nil
+	}
 	host, p, err := net.SplitHostPort(addr)
 	if err != nil {
-		return "", 0, fmt.Errorf("kafka advertise %q: %w", addr, err)
+		return e, fmt.Errorf("kafka advertise %q: %w", addr, err)
 	}
 	n, err := strconv.ParseUint(p, 10, 16)
 	if err != nil || n == 0 {
-		return "", 0, fmt.Errorf("kafka advertise %q: port must be 1 to 65535", addr)
+		return e, fmt.Errorf("kafka advertise %q: port must be 1 to 65535", addr)
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		return "", 0, fmt.Errorf("kafka advertise %q: a wildcard address cannot be advertised", addr)
+		return e, fmt.Errorf("kafka advertise %q: a wildcard address cannot be advertised", addr)
 	}
-	return host, int32(n), nil
+	return endpoint{host, int32(n)}, nil
 }
 
 // Serve serves connections from l until Shutdown, then returns nil; else it
@@ -144,8 +156,12 @@ func (s *Server) Shutdown(ctx context.Context) error {
 
 // advertised returns the address that the client of nc should connect to.
 func (s *Server) advertised(nc net.Conn) (host string, port int32) {
-	if s.host != "" {
-		return s.host, s.port
+	e := s.plain
+	if listener.Secure(nc) {
+		e = s.secure
+	}
+	if e.host != "" {
+		return e.host, e.port
 	}
 	host, p, err := net.SplitHostPort(nc.LocalAddr().String())
 	if err != nil {

@@ -191,8 +191,8 @@ func (l *Listener) accept() (*conn, error) {
 		pause = minPause
 		if !takeAll(l.opt.Budgets) {
 			l.stats.Refused.Add(1)
-			l.report(fmt.Errorf("%s -> %s: %w", tcp.RemoteAddr(), l.Addr(), ErrBudget))
 			_ = tcp.Close() // nothing was written: there is no data to lose
+			l.report(fmt.Errorf("%s -> %s: %w", tcp.RemoteAddr(), l.Addr(), ErrBudget))
 			continue
 		}
 		l.stats.Accepted.Add(1)
@@ -204,8 +204,8 @@ func (l *Listener) accept() (*conn, error) {
 // refuse closes a connection for lack of a place.
 func (l *Listener) refuse(c *conn, why error) {
 	l.stats.Refused.Add(1)
-	l.report(fmt.Errorf("%s -> %s: %w", c.RemoteAddr(), l.Addr(), why))
 	_ = c.Close()
+	l.report(fmt.Errorf("%s -> %s: %w", c.RemoteAddr(), l.Addr(), why))
 }
 
 // wait reports false if the listener was closed meanwhile.

@@ -102,10 +102,10 @@ func (s *stage) prepare(c *conn) {
 			return
 		}
 		s.l.stats.Failed.Add(1)
+		_ = c.Close()
 		if !errors.Is(err, net.ErrClosed) {
 			s.l.report(fmt.Errorf("%s -> %s: %w", c.RemoteAddr(), s.l.Addr(), judge(err)))
 		}
-		_ = c.Close()
 		return
 	}
 	select {

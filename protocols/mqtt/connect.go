@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/protocols/listener"
 	"github.com/trivium-mq/trivium/protocols/mqtt/wire"
 )
 
@@ -111,6 +112,7 @@ func (c *conn) accept(req *wire.ConnectRequest) error {
 		return err
 	}
 	c.client = client
+	listener.Authenticated(c.net)
 	taken := func() { c.end(wire.SessionTakenOver, "session taken over", nil) }
 	session, present, err := client.AttachSession(c.ctx, c.clientID, req.Clean, c.expiry, taken)
 	if err != nil {
@@ -196,7 +198,11 @@ func (c *conn) evict(reason error) {
 		c.stop()
 		return
 	}
-	c.end(wire.AdministrativeAction, "closed by the server: "+explain(reason), reason)
+	code := wire.AdministrativeAction
+	if kernel.CodeOf(reason) == kernel.CodeAccessRefused {
+		code = wire.NotAuthorized
+	}
+	c.end(code, "closed by the server: "+explain(reason), reason)
 }
 
 // welcome sends CONNACK with what the server can do.

@@ -1,0 +1,50 @@
+package config
+
+import "github.com/trivium-mq/trivium/kernel/broker"
+
+// Admin is an administrator that is put right at every start.
+type Admin struct {
+	User         string `key:"user" about:"''name'' of an administrator who is put right at every start, in place of guest at the first"`
+	Password     string `key:"password" secret:"yes" about:"their ''password'', if not password_hash"`
+	PasswordHash string `key:"password_hash" secret:"yes" about:"''hash'' of their password"`
+}
+
+// Access is for clients without credentials.
+type Access struct {
+	Anonymous     bool   `key:"anonymous" default:"true" about:"MQTT and Kafka clients without credentials: from the loopback as guest, or as anonymous_user"`
+	AnonymousUser string `key:"anonymous_user" about:"''user'' that clients without credentials are, from anywhere"`
+}
+
+// Topics and Queues are what is made when it is first named.
+type Topics struct {
+	AutoCreate bool `key:"auto_create" default:"true" about:"Kafka clients make topics by naming them"`
+	Partitions int  `key:"partitions" default:"1" min:"1" max:"1000" about:"partitions of topics made so"`
+}
+
+// Queues see Topics.
+type Queues struct {
+	AutoCreate bool `key:"auto_create" default:"true" about:"a publish to the default exchange makes the queue"`
+}
+
+// Settings are the broker's part.
+func (c *Config) Settings() *broker.Settings {
+	s := broker.DefaultSettings()
+	s.Anonymous, s.AnonymousUser = c.Access.Anonymous, c.Access.AnonymousUser
+	s.AutoCreateTopics, s.AutoCreatePartitions, s.AutoCreateQueues = c.Topics.AutoCreate, int32(c.Topics.Partitions), c.Queues.AutoCreate
+	return s
+}
+
+func (c *Config) checkAccess(p *problems) {
+	a := &c.Admin
+	switch {
+	case a.Password != "" && a.PasswordHash != "":
+		p.add("admin.password", "and admin.password_hash: only one of them")
+	case a.User == "" && a.Password+a.PasswordHash != "":
+		p.add("admin.user", "empty, but there is a password")
+	case a.User != "" && a.Password+a.PasswordHash == "":
+		p.add("admin.user", "needs admin.password or admin.password_hash")
+	}
+	if c.Access.AnonymousUser != "" && !c.Access.Anonymous {
+		p.add("access.anonymous_user", "has no effect without access.anonymous")
+	}
+}

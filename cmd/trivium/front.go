@@ -1,0 +1,94 @@
+package main
+
+import (
+	"crypto/tls"
+	"fmt"
+
+	"github.com/rs/zerolog"
+
+	"github.com/trivium-mq/trivium/cmd/trivium/config"
+	"github.com/trivium-mq/trivium/protocols/listener"
+)
+
+// front is one listener and the server of its protocol, which may have more.
+type front struct {
+	config.Socket
+	server frontEnd // nil until the broker is open
+	l      *listener.Listener
+}
+
+// sockets binds listeners with what they share.
+type sockets struct {
+	config       *config.Config
+	log          zerolog.Logger
+	node         *listener.Budget
+	protocols    map[string]*listener.Budget
+	unknown      *listener.Addresses
+	certificates *listener.Certificates // nil = none
+	handshakes   *listener.Handshakes
+}
+
+func newSockets(c *config.Config, log zerolog.Logger) (*sockets, error) {
+	limit := c.Connections.Max
+	if files := connectionBudget(openFiles()); limit == 0 || files > 0 && files < limit {
+		limit = files
+	}
+	s := &sockets{
+		config: c, log: log, node: listener.NewBudget(limit), unknown: listener.NewAddresses(c.Connections.UnknownPerClient),
+		handshakes: listener.NewHandshakes(0), protocols: map[string]*listener.Budget{
+			"amqp": listener.NewBudget(c.AMQP.MaxConnections), "mqtt": listener.NewBudget(c.MQTT.MaxConnections),
+			"kafka": listener.NewBudget(c.Kafka.MaxConnections), "http": listener.NewBudget(c.HTTP.MaxConnections),
+		},
+	}
+	for _, one := range c.Sockets() {
+		if one.TLS && !one.Address.Off() && s.certificates == nil {
+			var err error
+			if s.certificates, err = listener.LoadCertificates(c.TLS.Files()); err != nil {
+				return nil, fmt.Errorf("tls: %w", err)
+			}
+		}
+	}
+	return s, nil
+}
+
+// bind binds one listener.
+func (s *sockets) bind(one config.Socket) (*listener.Listener, error) {
+	opt := listener.Options{
+		Budgets:   []*listener.Budget{s.node, s.protocols[one.Protocol]},
+		PerSecond: s.config.Connections.PerSecond, HandshakeTimeout: s.config.Connections.HandshakeTimeout,
+		OnError: newAcceptLog(s.log.With().Str("listener", one.Name).Logger()).report,
+	}
+	if one.Protocol != "http" { // which logs in with each request
+		opt.Addresses = s.unknown
+	}
+	if one.Proxy != "off" {
+		opt.Proxy = &listener.Proxy{Trusted: s.config.Proxy.Trusted, Required: one.Proxy == "required"}
+	}
+	if one.TLS {
+		secure, err := s.secure(one)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", one.Name, err)
+		}
+		opt.TLS = secure
+	}
+	if one.Web {
+		opt.WebSocket = &listener.WebSocket{
+			Path: s.config.MQTT.WSPath, Subprotocols: []string{"mqtt", "mqttv3.1"}, Origins: s.config.MQTT.WSOrigins,
+		}
+	}
+	l, err := listener.Listen(string(one.Address), opt)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", one.Name, err)
+	}
+	return l, nil
+}
+
+func (s *sockets) secure(one config.Socket) (*listener.TLS, error) {
+	opt := listener.TLSOptions{
+		ClientAuth: one.ClientAuth, PeerName: s.config.TLS.PeerName, MinVersion: tls.VersionTLS12, Handshakes: s.handshakes,
+	}
+	if s.config.TLS.MinVersion == "1.3" {
+		opt.MinVersion = tls.VersionTLS13
+	}
+	return listener.NewTLS(s.certificates, opt)
+}
