@@ -120,7 +120,7 @@ func (b *Broker) openLayers(cfg Config) (err error) {
 			NodeID: b.nodeID, Bootstrap: []raftgroup.Server{{ID: b.nodeID, Address: b.nodeID}},
 			Transport: b.transport(durablePlacement),
 			Alone:     true, // nobody can join yet
-			KeepBytes: unit,
+			KeepBytes: 1, // the log from the older checkpoint on is enough
 		},
 		Logger: b.log, Now: b.now, Limits: limits, OnFailure: b.fail,
 	}

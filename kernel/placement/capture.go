@@ -12,8 +12,13 @@ import (
 )
 
 // A checkpoint's payload is the state of the machine and of all windows as of
-// a seal, the manifest of the log, and the keyed state: docs/formats/entry.md.
-const stateVersion = 2
+// a seal, the manifest of the log, and the files with the keyed state:
+// docs/formats/entry.md.
+const (
+	stateVersion  = 3
+	chainVersion  = 3 // from which on the keyed state is in files of its own
+	oldestVersion = 2 // that can be read
+)
 
 // capture is a seal on its way to a checkpoint.
 type capture struct {
@@ -71,9 +76,9 @@ func (s *shard) capture(c *capture) {
 	c.added()
 }
 
-// payload encodes the checkpoint, up to the keyed state. The plan has been
-// installed.
-func (c *capture) payload() ([]byte, error) {
+// payload encodes the checkpoint, whose keyed state is in the files of the chain.
+// The plan has been installed.
+func (c *capture) payload(chain keyChain) ([]byte, error) {
 	manifest, err := c.plan.Manifest()
 	if err != nil {
 		return nil, err
@@ -90,7 +95,7 @@ func (c *capture) payload() ([]byte, error) {
 		b = binary.AppendUvarint(b, uint64(w.part))
 		b = appendBytes(b, w.data)
 	}
-	return appendBytes([]byte{stateVersion}, b), nil
+	return chain.appendTo(appendBytes([]byte{stateVersion}, b)), nil
 }
 
 // appendTo encodes the machine's tables; equal machines give equal bytes.
@@ -154,6 +159,8 @@ type saved struct {
 	machine  []byte
 	manifest *slog.Manifest
 	windows  []windowState
+	inline   bool     // the keyed state follows in the old way
+	chain    keyChain // else these files have it
 }
 
 func decodeSaved(b []byte) (*saved, error) {

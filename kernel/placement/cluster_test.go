@@ -130,11 +130,16 @@ func TestLeaderChange(t *testing.T) {
 // made it, and says so where a segment is missing.
 func TestRestore(t *testing.T) {
 	n := newNode(t, vfs.NewMem(), "data")
-	n.limits.SealBytes = 8 << 10
+	n.limits.SealBytes = 64 << 10
 	g := n.open()
 	parts, id := queue(t, g, 1, 1, kernel.RetainDay)
+	must(t, g.Put(soon(t), []KV{{Key: []byte("k"), Value: []byte("v")}, {Key: []byte("gone"), Value: []byte("v")}}))
+	g.sealer.ask()
+	awaitCheckpoint(t, g)
+	must(t, g.Put(soon(t), []KV{{Key: []byte("gone")}, {Key: []byte("l"), Value: []byte("w")}}))
+	g.sealer.ask()
 	var records uint64
-	for g.Metrics().Checkpoints.Load() == 0 {
+	for g.Metrics().Checkpoints.Load() < 3 {
 		publish(t, g, g.Targets(parts...), records, records+100)
 		records += 100
 	}
@@ -151,10 +156,14 @@ func TestRestore(t *testing.T) {
 	m := join(t, f, oldID, kernel.MemberOptions{}, s)
 	old, err := f.Partition(oldParts[0])
 	must(t, err)
-	meta, r, err := store.Latest()
+	must(t, f.Put(soon(t), []KV{{Key: []byte("other"), Value: []byte("x")}}))
+	from := newKeyed(&Config{ID: 1, FS: n.fs, Dir: "data/p1"})
+	store.Attach(from.attached)
+	meta, r, err := store.Export(store.List()[0].ID()) // as it is sent
 	must(t, err)
 	must(t, f.machine.Restore(meta, r))
 	must(t, r.Close())
+	sameKeys(t, f, map[string]string{"k": "v", "l": "w"})
 	code(t, s.waitEnded(t), kernel.CodeDropped)
 	m.Leave()
 	_, err = old.Read(0, 1, nil)

@@ -160,6 +160,7 @@ func (h *history) open(disk vfs.FS) error {
 	for _, s := range g.shards {
 		s.manual = true
 	}
+	g.keyed.dirty.most = 1 + h.rng.Intn(6)
 	g.prop.delay = func() { h.delay = true }
 	if h.log, err = raftgroup.NewSim(log.Group(1), g.machine, meta, 1<<10); err != nil {
 		return err

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"path"
+	"sync"
 	"sync/atomic"
 
 	"github.com/trivium-mq/trivium/kernel"
@@ -16,6 +18,18 @@ type keyed struct {
 	store  *kv.Store // nil: a volatile group has none
 	prefix []byte
 	batch  kv.Batch // for write, which has one caller
+	put    [][]byte // its keys
+
+	fs    vfs.FS
+	dir   string    // of the files
+	dirty dirtyKeys // written since they were
+
+	mu       sync.Mutex // guards what follows; the sealer has it, and load
+	chain    keyChain   // of the newest checkpoint
+	complete bool       // it has all keys but the dirty ones
+	since    uint64     // its index
+	taken    dirtySet   // on its way to the next one
+	saving   uint64     // index of the next one
 
 	// failed is the first error of a write. Nothing is written after it, and no
 	// checkpoint made that would take it for written: the next start applies the
@@ -27,8 +41,8 @@ type keyed struct {
 	pause func(err error, tries int) bool
 }
 
-func newKeyed(store *kv.Store, id uint32) *keyed {
-	return &keyed{store: store, prefix: binary.BigEndian.AppendUint32(nil, id)}
+func newKeyed(cfg *Config) *keyed {
+	return &keyed{store: cfg.KV, prefix: binary.BigEndian.AppendUint32(nil, cfg.ID), fs: cfg.FS, dir: path.Join(cfg.Dir, "keys")}
 }
 
 func (k *keyed) key(key []byte) []byte {
@@ -54,12 +68,14 @@ func (k *keyed) write(index uint64, puts [][]byte) error {
 
 func (k *keyed) commit(index uint64, puts [][]byte) error {
 	defer k.batch.Reset()
+	k.put = k.put[:0]
 	for _, body := range puts {
 		entries, err := decodePuts(body)
 		if err != nil {
 			return err
 		}
 		for _, e := range entries {
+			k.put = append(k.put, e.Key)
 			switch {
 			case e.Value != nil:
 				k.batch.Put(k.key(e.Key), e.Value, index)
@@ -73,7 +89,12 @@ func (k *keyed) commit(index uint64, puts [][]byte) error {
 	if k.store == nil {
 		return errNoKeys
 	}
-	return k.store.Commit(&k.batch)
+	if err := k.store.Commit(&k.batch); err != nil {
+		return err
+	}
+	k.dirty.add(k.put...)
+	clear(k.put)
+	return nil
 }
 
 // forget drops what is remembered of deleted keys for replay, which never goes

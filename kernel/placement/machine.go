@@ -16,11 +16,14 @@ import (
 // calls no adapter and does no I/O. mu is held during Apply, and by the sealer
 // when it installs a segment, which makes them one writer of the log.
 type machine struct {
-	mu   sync.Mutex
-	log  *slog.Log
-	open func(m *slog.Manifest, alone bool) (*slog.Log, error)
-	// loadKeys replaces the keyed state.
-	loadKeys func(*bufio.Reader) error
+	mu  sync.Mutex
+	log *slog.Log
+	// open opens the log as of the last manifest; the others are of checkpoints
+	// that are kept.
+	open func(alone bool, kept ...*slog.Manifest) (*slog.Log, error)
+	// loadKeys replaces the keyed state by that of a checkpoint at index, of which
+	// the reader has what follows the state.
+	loadKeys func(sv *saved, rest *bufio.Reader, index uint64) error
 	table
 
 	nextPartition PartitionID

@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"io"
 	"testing"
 
 	"github.com/trivium-mq/trivium/kernel"
@@ -43,9 +42,10 @@ func TestKeyedWriteFails(t *testing.T) {
 	g := n.open()
 	defer n.close(g)
 	must(t, g.Put(soon(t), []KV{{Key: []byte("k"), Value: []byte("1")}}))
-	must(t, g.keyed.save(io.Discard))
+	_, err := g.keyed.save(1)
+	must(t, err)
 	code(t, g.Put(soon(t), []KV{{Key: []byte("k"), Value: make([]byte, 2<<20)}}), kernel.CodeUnknown) // more than the store takes
-	if err := g.keyed.save(io.Discard); err == nil {
+	if _, err := g.keyed.save(2); err == nil {
 		t.Error("a checkpoint could be made")
 	}
 	if err := g.keyed.write(1<<40, nil); err == nil {

@@ -139,8 +139,12 @@ func (m *model) publishBatch() {
 }
 
 func (m *model) put() {
-	key, value := byte(m.h.rng.Intn(3)), byte(m.h.rng.Intn(256))
-	ch, err := m.h.g.prop.command(putCommand([]KV{{Key: []byte{key}, Value: []byte{value}}}))
+	key, value := byte(m.h.rng.Intn(simKeys)), byte(max(m.h.rng.Intn(256)-64, 0))
+	entry := KV{Key: []byte{key}, Value: []byte{value}}
+	if value == 0 {
+		entry.Value = nil // deletes it
+	}
+	ch, err := m.h.g.prop.command(putCommand([]KV{entry}))
 	if err != nil {
 		m.h.failf("put: %v", err)
 		return
@@ -349,9 +353,12 @@ func (m *model) checkWindow(g *groupModel, w *window) {
 	}
 }
 
+// simKeys is how many keys of the keyed state a history uses.
+const simKeys = 12
+
 // checkKeys: a key has the value confirmed last, or a later one.
 func (m *model) checkKeys() {
-	for key := byte(0); key < 3; key++ {
+	for key := range byte(simKeys) {
 		value, err := m.h.g.Get([]byte{key})
 		if err != nil {
 			m.h.failf("get: %v", err)
@@ -360,7 +367,7 @@ func (m *model) checkKeys() {
 		list, ok := m.puts[key], false
 		for i := len(list) - 1; i >= 0 && !ok; i-- {
 			list[i].poll()
-			ok = len(value) == 1 && list[i].value == value[0]
+			ok = len(value) == 1 && list[i].value == value[0] || value == nil && list[i].value == 0
 			if list[i].confirmed {
 				break
 			}

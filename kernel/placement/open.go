@@ -58,8 +58,9 @@ func openState(cfg Config) (*Group, *checkpoint.Store, checkpoint.Meta, error) {
 	if err != nil {
 		return nil, nil, none, fmt.Errorf("placement: open group %d: %w", cfg.ID, err)
 	}
-	keys := newKeyed(cfg.KV, cfg.ID)
-	meta, sv, err := loadSaved(store, keys)
+	keys := newKeyed(&cfg)
+	store.Attach(keys.attached)
+	meta, sv, kept, err := loadSaved(store, keys)
 	if err != nil {
 		return nil, nil, none, fmt.Errorf("placement: open group %d: %w", cfg.ID, err)
 	}
@@ -67,6 +68,9 @@ func openState(cfg Config) (*Group, *checkpoint.Store, checkpoint.Meta, error) {
 		cfg.Logger.Error().Err(damage).Msg("a damaged checkpoint is set aside")
 	}
 	if err := reaches(cfg.WAL, meta.Index, len(store.Damage()) > 0); err != nil {
+		return nil, nil, none, fmt.Errorf("placement: open group %d: %w", cfg.ID, err)
+	}
+	if err := keys.sweep(kept); err != nil {
 		return nil, nil, none, fmt.Errorf("placement: open group %d: %w", cfg.ID, err)
 	}
 	g := newGroup(cfg)
@@ -77,10 +81,12 @@ func openState(cfg Config) (*Group, *checkpoint.Store, checkpoint.Meta, error) {
 	alone := cfg.Raft.Alone || cfg.Raft.Transport == nil
 	m := g.machine
 	m.loadKeys = keys.load
-	m.open = func(manifest *slog.Manifest, alone bool) (*slog.Log, error) {
-		return slog.Open(cfg.FS, path.Join(cfg.Dir, "segments"), slog.Options{Cache: cfg.Cache, Source: cfg.WAL, Alone: alone}, manifest)
+	m.open = func(alone bool, kept ...*slog.Manifest) (*slog.Log, error) {
+		newest := kept[len(kept)-1]
+		opts := slog.Options{Cache: cfg.Cache, Source: cfg.WAL, Alone: alone, Kept: kept[:len(kept)-1]}
+		return slog.Open(cfg.FS, path.Join(cfg.Dir, "segments"), opts, newest)
 	}
-	if m.log, err = m.open(sv.manifest, alone); err != nil {
+	if m.log, err = m.open(alone, manifests(kept)...); err != nil {
 		return nil, nil, none, fmt.Errorf("placement: open group %d: %w", cfg.ID, err)
 	}
 	for _, missing := range m.log.Missing() {
@@ -90,8 +96,8 @@ func openState(cfg Config) (*Group, *checkpoint.Store, checkpoint.Meta, error) {
 		cfg.Logger.Error().Str("segment", slog.SegmentName(id)).Msg("a segment file was damaged and has been repaired: nothing is lost; see to the disk")
 	}
 	g.sealer = &sealer{
-		machine: m, store: store, save: g.keyed.save, forget: g.keyed.forget, looked: g.disk.look, alone: alone, clock: g.clock, metrics: &g.metrics,
-		logger: cfg.Logger, kept: []*slog.Manifest{sv.manifest}, wake: make(chan struct{}, 1),
+		machine: m, store: store, keys: keys, looked: g.disk.look, alone: alone, clock: g.clock, metrics: &g.metrics,
+		logger: cfg.Logger, kept: kept, wake: make(chan struct{}, 1),
 	}
 	m.sealer = g.sealer
 	g.disk.open(cfg, g.limits.DiskFloor)
@@ -142,18 +148,18 @@ func (l lateMachine) Apply(entries []raftgroup.Entry) {
 // Restore replaces the whole state by that of a checkpoint which the leader
 // has sent, since this node was too far behind.
 func (m *machine) Restore(meta checkpoint.Meta, r io.Reader) error {
-	sv, keys, err := readSaved(r, meta.Size)
+	sv, rest, err := readSaved(r, meta.Size)
 	if err != nil {
 		return fmt.Errorf("placement: restore checkpoint %s: %w", meta.ID(), err)
 	}
-	log, err := m.open(sv.manifest, false) // the leader has the segments
+	log, err := m.open(false, sv.manifest) // the leader has the segments
 	if err != nil {
 		return fmt.Errorf("placement: restore checkpoint %s: %w", meta.ID(), err)
 	}
-	keyErr := m.out.run(func() error { return m.loadKeys(keys) })
+	keyErr := m.out.run(func() error { return m.loadKeys(sv, rest, meta.Index) })
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.sealer.reset(sv.manifest)
+	m.sealer.reset(keptState{sv.manifest, m.sealer.keys.chain})
 	m.clear()
 	old := m.log
 	m.log, m.index, m.broken = log, meta.Index, false

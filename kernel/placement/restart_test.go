@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -490,47 +489,6 @@ func TestDamage(t *testing.T) {
 	m.Leave()
 	if ready, held, _ := g.Count(id); ready != 0 || held != 0 {
 		t.Fatalf("%d ready, %d held", ready, held)
-	}
-}
-
-// TestDamagedCheckpoint: when the newest checkpoint is damaged and the log does
-// not go back to the one before, the group does not open, however often that is
-// tried, and leaves alone what may be rescued: the newest segments are the only
-// copy of their records.
-func TestDamagedCheckpoint(t *testing.T) {
-	fs := vfs.NewMem()
-	n := newNode(t, fs, "data")
-	n.limits.SealBytes, n.keep = 8<<10, 1
-	g := n.open()
-	parts, _ := queue(t, g, 1, 1, kernel.RetainDay)
-	for i := uint64(0); g.Metrics().Checkpoints.Load() < 3; i += 10 {
-		publish(t, g, g.Targets(parts...), i, i+10)
-	}
-	n.close(g)
-	before, err := fs.List("data/p1/segments")
-	must(t, err)
-	names, err := fs.List("data/p1/checkpoints")
-	must(t, err)
-	for damaged := len(names) - 1; damaged >= 0; damaged-- {
-		name := "data/p1/checkpoints/" + names[damaged]
-		f, err := fs.OpenFile(name)
-		must(t, err)
-		size, err := f.Size()
-		must(t, err)
-		_, err = f.WriteAt([]byte("damage"), size/2)
-		must(t, err)
-		must(t, f.Close())
-		for range 2 {
-			if _, err := n.tryOpen(); err == nil {
-				t.Fatal("it opened")
-			}
-			must(t, n.wal.Close())
-		}
-		after, err := fs.List("data/p1/segments")
-		must(t, err)
-		if !slices.Equal(before, after) {
-			t.Fatalf("of the segments %q there are %q", before, after)
-		}
 	}
 }
 

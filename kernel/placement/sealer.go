@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -14,26 +15,25 @@ import (
 	"github.com/trivium-mq/trivium/storage/vfs"
 )
 
-// sealer turns captures into checkpoints: segment, install, checkpoint with the
-// keyed state, log cut, in this order, so that a crash between any two leaves a
+// sealer turns captures into checkpoints: segment, install, files of keyed state,
+// checkpoint, log cut, in this order, so that a crash between any two leaves a
 // checkpoint with all it needs. It is stepped in the background, one capture
 // after the other.
 type sealer struct {
 	machine *machine
 	log     replicator
 	store   *checkpoint.Store
-	save    func(io.Writer) error // the keyed state
-	forget  func(index uint64) error
+	keys    *keyed
 	looked  func() // after each step that has written: there is more or less room
 	alone   bool   // no other node has to make the same segments
 	clock   clock
 	metrics *Metrics
 	logger  zerolog.Logger
-	kept    []*slog.Manifest // of the checkpoints that are kept, newest last
-	again   bool             // a seal is to be asked for
-	full    atomic.Bool      // the last one found no room
+	again   bool        // a seal is to be asked for
+	full    atomic.Bool // the last one found no room
 
 	mu      sync.Mutex
+	kept    []keptState // of the checkpoints that are kept, newest last
 	queue   []*capture
 	waiting atomic.Int32  // length of queue
 	wake    chan struct{} // capacity 1
@@ -124,7 +124,7 @@ func (s *sealer) retake() error {
 	s.owe(bytes)
 	s.again = true
 	s.full.Store(true)
-	return errors.Join(err, m.log.Sweep(s.kept...))
+	return errors.Join(err, m.log.Sweep(manifests(s.keeps())...))
 }
 
 // owe counts log as not sealed that an abandoned capture had stood for. It is
@@ -166,39 +166,67 @@ func (s *sealer) checkpoint(c *capture) error {
 	if err != nil {
 		return err
 	}
-	payload, err := c.payload()
+	chain, err := s.keys.save(c.index)
+	if err != nil {
+		return err
+	}
+	payload, err := c.payload(chain)
 	if err != nil {
 		return err
 	}
 	err = s.store.Write(meta, func(w io.Writer) error {
-		if _, err := w.Write(payload); err != nil {
-			return err
-		}
-		return s.save(w)
+		_, err := w.Write(payload)
+		return err
 	})
 	if err != nil {
 		return err
 	}
+	s.keys.saved(chain, c.index)
 	manifest, err := c.plan.Manifest()
 	if err != nil {
 		return err
 	}
-	s.kept = append(s.kept, manifest)
-	if len(s.kept) > 2 {
-		s.kept = s.kept[1:]
-	}
+	kept := s.keep(c, keptState{manifest, chain})
 	c.plan.Release()
-	// From here on a failure costs nothing but disk: the next time makes up.
-	if err := s.machine.log.Sweep(s.kept...); err != nil {
+	s.clean(kept)
+	return nil
+}
+
+// keep notes what a checkpoint just written needs, and returns what all that are
+// kept do.
+func (s *sealer) keep(c *capture, state keptState) []keptState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queue) > 0 && s.queue[0] == c { // else another state was restored meanwhile
+		s.kept = append(s.kept, state)
+		s.kept = s.kept[max(0, len(s.kept)-2):]
+	}
+	return slices.Clone(s.kept)
+}
+
+func (s *sealer) keeps() []keptState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.kept)
+}
+
+// clean removes what the checkpoints that are kept do not need. The log stays from
+// the older one on, so that a start can fall back to it. A failure costs nothing
+// but disk: the next time makes up.
+func (s *sealer) clean(kept []keptState) {
+	oldest := kept[0].manifest.Index
+	if err := s.machine.log.Sweep(manifests(kept)...); err != nil {
 		s.logger.Warn().Err(err).Msg("old segment files stay")
 	}
-	if err := s.forget(s.kept[0].Index); err != nil {
+	if err := s.keys.sweep(kept); err != nil {
+		s.logger.Warn().Err(err).Msg("old files of keyed state stay")
+	}
+	if err := s.keys.forget(oldest); err != nil {
 		s.logger.Warn().Err(err).Msg("what is known of deleted keys stays")
 	}
-	if err := s.log.Cut(c.index); err != nil {
+	if err := s.log.Cut(oldest); err != nil {
 		s.logger.Warn().Err(err).Msg("the log was not cut")
 	}
-	return nil
 }
 
 // install makes readers find the records in the segment. A plan that was
@@ -220,9 +248,9 @@ func (s *sealer) behind() bool { return s.waiting.Load() > maxSeals }
 const maxSeals = 16
 
 // reset forgets the captures of a state that is gone.
-func (s *sealer) reset(m *slog.Manifest) {
+func (s *sealer) reset(state keptState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.queue, s.kept = nil, []*slog.Manifest{m}
+	s.queue, s.kept = nil, []keptState{state}
 	s.waiting.Store(0)
 }

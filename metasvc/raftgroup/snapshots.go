@@ -49,7 +49,7 @@ func (s snapshots) List() ([]*raft.SnapshotMeta, error) {
 
 // Open implements raft.SnapshotStore.
 func (s snapshots) Open(id string) (*raft.SnapshotMeta, io.ReadCloser, error) {
-	m, r, err := s.store.Read(id)
+	m, r, err := s.store.Export(id)
 	if err != nil {
 		return nil, nil, err
 	}

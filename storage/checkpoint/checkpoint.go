@@ -50,6 +50,8 @@ type Store struct {
 	fs  vfs.FS
 	dir string
 
+	attached func(Meta, io.Reader) ([]string, error)
+
 	mu     sync.Mutex
 	files  []Meta // sorted, newest first
 	pins   map[string]int
@@ -186,6 +188,19 @@ func (s *Store) Read(id string) (Meta, io.ReadCloser, error) {
 		return m, nil, fmt.Errorf("checkpoint %s: %w", s.name(m), err)
 	}
 	return m, r, nil
+}
+
+// SetAside takes a checkpoint out that turned out to be of no use, as Latest does
+// with a damaged one.
+func (s *Store) SetAside(id string, cause error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := slices.IndexFunc(s.files, func(m Meta) bool { return m.ID() == id })
+	if i < 0 {
+		return nil
+	}
+	s.files = slices.Delete(s.files, i, i+1)
+	return s.setAside(id+suffix, cause)
 }
 
 func (s *Store) name(m Meta) string { return path.Join(s.dir, m.ID()+suffix) }

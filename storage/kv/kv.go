@@ -42,6 +42,7 @@ const indexSize = 8
 // and what compaction and the indexes need; below 30 MiB for a small store.
 const (
 	memTableBytes   = 4 << 20
+	tableBytes      = 2 << 20
 	blockCacheBytes = 4 << 20
 	valueThreshold  = 64 << 10 // larger values go to the value log
 	valueLogBytes   = 64 << 20 // size of one of its files
@@ -99,10 +100,11 @@ func (s *Store) open(opts badger.Options) (_ *Store, err error) {
 		memTable, threshold = 2*memTableBytes, 1<<20
 	}
 	opts = opts.WithLogger(nil).WithMetricsEnabled(false).WithSyncWrites(false).WithDetectConflicts(false).
-		WithMemTableSize(memTable).WithNumMemtables(2).WithBaseTableSize(memTableBytes).
+		WithMemTableSize(memTable).WithNumMemtables(2).WithBaseTableSize(tableBytes).
 		WithBlockCacheSize(blockCacheBytes).WithIndexCacheSize(0).
 		WithNumLevelZeroTables(2).WithNumLevelZeroTablesStall(6).WithNumCompactors(2).
 		WithValueLogFileSize(valueLogBytes).WithValueThreshold(threshold)
+	opts.TableSizeMultiplier = 1 // with large tables a load and a compaction take much memory
 	if s.db, err = badger.Open(opts); err != nil {
 		return nil, fmt.Errorf("kv: open %s: %w", opts.Dir, err)
 	}
