@@ -29,10 +29,11 @@ type Broker struct {
 	now       func() time.Time
 	onStop    func() // undoes what Open did outside: metrics
 
-	layers  // what lies below, in the order of opening
-	tenants tenants
-	access  *access
-	watcher sync.WaitGroup // of watchAccess
+	layers   // what lies below, in the order of opening
+	tenants  tenants
+	access   *access
+	watcher  sync.WaitGroup // of watchAccess
+	retained *retained
 
 	ctx    context.Context // ends when Close begins to close the layers
 	cancel context.CancelFunc

@@ -69,6 +69,13 @@ type Limits struct {
 	Provisional int
 	// Sessions of one tenant: 1,000,000; Subscriptions of one session: 1,000.
 	Sessions, Subscriptions int
+	// Retained messages of one tenant: 2,000,000, which with their names may take
+	// RetainedBytes: 1 GiB. A publish that would exceed them is refused.
+	Retained      int
+	RetainedBytes int64
+	// RetainedMemory is how many bytes of small retained messages a node keeps in
+	// memory beside their names: 64 MiB. The others are read from the disk.
+	RetainedMemory int64
 }
 
 func (l Limits) withDefaults() Limits {
@@ -84,6 +91,13 @@ func (l Limits) withDefaults() Limits {
 	def(&l.Provisional, 1000)
 	def(&l.Sessions, 1_000_000)
 	def(&l.Subscriptions, 1000)
+	def(&l.Retained, 2_000_000)
+	if l.RetainedBytes <= 0 {
+		l.RetainedBytes = 1 << 30
+	}
+	if l.RetainedMemory <= 0 {
+		l.RetainedMemory = 64 << 20
+	}
 	return l
 }
 

@@ -43,7 +43,8 @@ func (b *Broker) load(admin Admin) error {
 		run  func() error
 	}{
 		{"topics", l.loadTopics}, {"groups", l.loadGroups}, {"bindings", l.loadBindings},
-		{"keys", l.dropForeignKeys}, {"sessions", l.loadSessions}, {"leftovers", l.dropLeftovers},
+		{"retained messages", l.loadRetained}, {"keys", l.dropForeignKeys},
+		{"sessions", l.loadSessions}, {"leftovers", l.dropLeftovers},
 		{"numbers", l.dropNumbers}, {"offsets", l.dropOffsets},
 	} {
 		if err := step.run(); err != nil {
@@ -53,6 +54,7 @@ func (b *Broker) load(admin Admin) error {
 	for _, start := range l.timers {
 		start()
 	}
+	b.retained.start()
 	return nil
 }
 
@@ -181,10 +183,14 @@ func (l *loader) loadBindings() error {
 	return nil
 }
 
-func (l *loader) loadSessions() error {
+func (l *loader) loadRetained() error {
 	if err := l.settleKeys(); err != nil {
 		return err
 	}
+	return l.b.retained.load()
+}
+
+func (l *loader) loadSessions() error {
 	now := l.b.now()
 	err := l.b.durable.Iterate(session.SessionPrefix(), func(key, value []byte) error {
 		tenant, client, err := session.ParseSessionKey(key)
@@ -233,6 +239,9 @@ func (l *loader) loadSessions() error {
 		err = l.loadSubscription(owners[i], subs[i].Subscription)
 	}
 	if err != nil {
+		return err
+	}
+	if err := l.loadWills(); err != nil {
 		return err
 	}
 	return l.expireSessions()

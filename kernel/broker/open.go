@@ -59,6 +59,7 @@ func Open(cfg Config) (*Broker, error) {
 		b.settings = *cfg.Settings
 	}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
+	b.retained = newRetained(b, b.limits.RetainedMemory)
 	b.started = b.now()
 	if err := b.openLayers(cfg); err != nil {
 		b.cancel()
@@ -122,7 +123,7 @@ func (b *Broker) openLayers(cfg Config) (err error) {
 			Alone:     true, // nobody can join yet
 			KeepBytes: 1, // the log from the older checkpoint on is enough
 		},
-		Logger: b.log, Now: b.now, Limits: limits, OnFailure: b.fail,
+		Logger: b.log, Now: b.now, Limits: limits, Watch: b.retained.wrote, OnFailure: b.fail,
 	}
 	if b.durable, err = placement.Open(pc); err != nil {
 		return err

@@ -19,6 +19,7 @@ type Publisher struct {
 	cache routeCache
 	log   logRoute
 	live  kernel.LiveMessage // reused
+	keeps *keeping           // keyed writes of the publish under way, nil = none
 	uses  *onces             // whose number the publish under way uses, nil = none
 	use   *use
 }
@@ -77,6 +78,9 @@ func (p *Publisher) ToTopic(name string, r *kernel.Record, token uint64) (matche
 // send stores a record in every target of a plan and feeds the live
 // subscribers.
 func (p *Publisher) send(to *plan, r *kernel.Record, token uint64) (int, error) {
+	if p.keeps != nil {
+		return p.sendKeyed(to, r, token)
+	}
 	legs := to.legs
 	if to.spread != nil && string(r.Key) != to.key {
 		legs = p.conn.b.legs(to.spread, r.Key)

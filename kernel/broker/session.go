@@ -194,6 +194,7 @@ func (h *Session) detach(expiry time.Duration) {
 	h.conn.mu.Unlock()
 	h.s.holder = nil
 	h.onces.hold(nil)
+	h.s.leaveWill(h.conn, expiry)
 	close(h.released)
 	h.s.detached(expiry)
 }

@@ -29,6 +29,7 @@ type sessionEntry struct {
 	subs      map[string]*subscription
 	onces     *onces // nil until somebody attaches
 	holder    *Session
+	will      *will  // what is left behind, nil = nothing
 	timer     uint64 // counts timers, so that a late one is told from the present one
 	stopTimer func()
 }
@@ -58,6 +59,9 @@ func (e *sessionEntry) forget() {
 
 // begin prepares the session for an attachment: as it is, or emptied.
 func (e *sessionEntry) begin(ctx context.Context, present bool, expiry time.Duration) error {
+	if err := e.resolveWill(ctx, present); err != nil {
+		return err
+	}
 	if !present && !e.fresh {
 		e.void = true // whatever comes of it
 		if err := e.clear(ctx); err != nil {
@@ -288,6 +292,7 @@ func (e *sessionEntry) detached(expiry time.Duration) {
 // discard ends the session for good.
 func (e *sessionEntry) discard(ctx context.Context) {
 	e.disarm()
+	e.publishWill(nil)
 	if err := e.clear(ctx); err != nil && e.t.b.ctx.Err() == nil {
 		e.t.b.log.Error().Err(err).Str("session", e.id).Msg("a session could not be discarded")
 	}

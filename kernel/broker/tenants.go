@@ -167,7 +167,7 @@ func (b *Broker) emptyTenant(t *tenant) {
 func tenantKeys(tenant string) [][]byte {
 	return [][]byte{
 		session.SessionKey(tenant, ""), session.SubscriptionKey(tenant, "", "")[:len(session.SessionKey(tenant, ""))],
-		[]byte(offsetPrefix + tenant + "\x00"), retain.TenantPrefix(tenant),
+		[]byte(offsetPrefix + tenant + "\x00"), retain.TenantPrefix(tenant), session.WillKey(tenant, ""),
 	}
 }
 
@@ -183,6 +183,7 @@ func (t *tenant) clear() error {
 	for _, e := range entries {
 		e.mu.Lock()
 		e.disarm()
+		e.forgetWill()
 		e.gone = true
 		e.mu.Unlock()
 	}

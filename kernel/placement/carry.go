@@ -10,8 +10,9 @@ import (
 // AppendKeyed is Append, with keyed writes in the same entry of the log: both
 // happen or neither, and the order of the writes to a key is that of the records.
 // When the completion comes, Get sees them. set may be nil: then there is nothing
-// but the writes, and r is not read. Errors as for Append and Put.
-func (g *Group) AppendKeyed(set *TargetSet, r *kernel.Record, puts []KV, done kernel.Completion, token uint64) error {
+// but the writes, and r is not read. once is as for AppendOnce, if it names a session;
+// the writes are made for a repeat, too. Errors as for Append and Put.
+func (g *Group) AppendKeyed(set *TargetSet, r *kernel.Record, puts []KV, once kernel.Once, done kernel.Completion, token uint64) error {
 	if g.keyed.store == nil {
 		return errNoKeys
 	}
@@ -28,7 +29,7 @@ func (g *Group) AppendKeyed(set *TargetSet, r *kernel.Record, puts []KV, done ke
 	if err := g.keyed.store.Room(size); err != nil {
 		return kernel.Errorf(kernel.CodeUnavailable, "", "", "%v", err)
 	}
-	return g.prop.appendKeyed(set, r, g.limits.RecordBytes, putCommand(puts), done, token)
+	return g.prop.appendKeyed(set, r, g.limits.RecordBytes, putCommand(puts), &once, done, token)
 }
 
 // putSize checks the keys of keyed writes and returns their bytes.
@@ -46,7 +47,7 @@ func (g *Group) putSize(puts []KV) (size int, err error) {
 const noBatch = math.MaxInt32
 
 // appendKeyed is Group.AppendKeyed.
-func (p *proposer) appendKeyed(set *TargetSet, r *kernel.Record, max int, command []byte, done kernel.Completion, token uint64) error {
+func (p *proposer) appendKeyed(set *TargetSet, r *kernel.Record, max int, command []byte, once *kernel.Once, done kernel.Completion, token uint64) error {
 	size := 0
 	if set != nil {
 		if size = record.EncodedSize(r); size > max {
@@ -59,20 +60,12 @@ func (p *proposer) appendKeyed(set *TargetSet, r *kernel.Record, max int, comman
 		return err
 	}
 	d := p.draftFor(size + len(command))
-	if set != nil {
-		b := d.joinable(set)
-		if b == nil {
-			b = d.open(set, p.newBatch())
-		}
-		before := b.builder.Size()
-		delta := b.builder.Append(r)
-		p.added(d, b.builder.Size()-before)
-		d.owe(done, token, b, delta)
-	} else if done != nil {
-		d.flight.pend = append(d.flight.pend, pending{done, token, noBatch, 0})
+	if set == nil {
+		d.post(command, done, token)
+	} else {
+		p.carry(d, set, r, once, done, token)
+		d.post(command, nil, 0)
 	}
-	d.commands = append(d.commands, command)
-	d.flight.commands = append(d.flight.commands, nil)
 	p.added(d, len(command))
 	due := p.due()
 	p.mu.Unlock()
@@ -80,6 +73,36 @@ func (p *proposer) appendKeyed(set *TargetSet, r *kernel.Record, max int, comman
 		p.seal()
 	}
 	return nil
+}
+
+// IterateAt is Iterate that gives the log index which wrote each key, too.
+func (g *Group) IterateAt(prefix []byte, fn func(key, value []byte, index uint64) error) error {
+	if g.keyed.store == nil {
+		return errNoKeys
+	}
+	n := len(g.keyed.prefix)
+	return g.keyed.store.Iterate(g.keyed.key(prefix), func(key, value []byte, index uint64) error {
+		return fn(key[n:], value, index)
+	})
+}
+
+// carry adds the record of a publish to a draft. The caller holds mu.
+func (p *proposer) carry(d *draft, set *TargetSet, r *kernel.Record, once *kernel.Once, done kernel.Completion, token uint64) {
+	var b *batch
+	if once.Session == "" {
+		b = d.joinable(set)
+	}
+	if b == nil {
+		b = d.open(set, p.newBatch())
+	}
+	if once.Session != "" {
+		b.set, b.once = nil, *once // a batch of its own, that the machine may drop
+		p.added(d, onceSize(once))
+	}
+	before := b.builder.Size()
+	delta := b.builder.Append(r)
+	p.added(d, b.builder.Size()-before)
+	d.owe(done, token, b, delta)
 }
 
 // told tells who watches about keyed writes that have been made.

@@ -30,9 +30,9 @@ func TestAppendKeyed(t *testing.T) {
 	entries := g.metrics.Entries.Load()
 	for i := range uint64(count) {
 		value := binary.BigEndian.AppendUint64(nil, i)
-		must(t, g.AppendKeyed(set, numbered(i), []KV{{Key: key, Value: value}}, a, i))
+		must(t, g.AppendKeyed(set, numbered(i), []KV{{Key: key, Value: value}}, kernel.Once{}, a, i))
 	}
-	must(t, g.AppendKeyed(nil, nil, []KV{{Key: []byte("alone"), Value: []byte("x")}}, a, count))
+	must(t, g.AppendKeyed(nil, nil, []KV{{Key: []byte("alone"), Value: []byte("x")}}, kernel.Once{}, a, count))
 	for token, res := range a.wait(t, count+1) {
 		if want := int64(token); res.Err != nil || token < count && res.Offset != want || token == count && res.Offset != -1 {
 			t.Errorf("publish %d: %+v", token, res)
@@ -44,9 +44,9 @@ func TestAppendKeyed(t *testing.T) {
 	if len(told) != count+1 || told[count-1].value != string(binary.BigEndian.AppendUint64(nil, count-1)) {
 		t.Errorf("told %d times", len(told))
 	}
-	code(t, g.AppendKeyed(set, numbered(1), []KV{{}}, a, 1000), kernel.CodeInvalid)
-	code(t, g.AppendKeyed(set, &kernel.Record{Value: make([]byte, 18<<20)}, []KV{{Key: key}}, a, 1000), kernel.CodeTooLarge)
-	code(t, volatileGroup(t, Limits{}).AppendKeyed(nil, nil, []KV{{Key: key}}, a, 1000), kernel.CodeNotAllowed)
+	code(t, g.AppendKeyed(set, numbered(1), []KV{{}}, kernel.Once{}, a, 1000), kernel.CodeInvalid)
+	code(t, g.AppendKeyed(set, &kernel.Record{Value: make([]byte, 18<<20)}, []KV{{Key: key}}, kernel.Once{}, a, 1000), kernel.CodeTooLarge)
+	code(t, volatileGroup(t, Limits{}).AppendKeyed(nil, nil, []KV{{Key: key}}, kernel.Once{}, a, 1000), kernel.CodeNotAllowed)
 	n.close(g)
 	must(t, n.kv.Clear(nil))
 	g = n.open()

@@ -102,9 +102,10 @@ func (x *Index) Size(name string) (n int, ok bool) {
 
 func (it *item) bytes() int { return len(it.name) + int(it.size) }
 
-// Put notes an encoded message, written at an index of the log. What a higher
-// index wrote stays. Name and value are copied.
-func (x *Index) Put(name string, value []byte, index uint64) {
+// Put notes an encoded message, written at an index of the log, and returns when
+// it expires (ms since 1970, 0 = never). What a higher index wrote stays. Name and
+// value are copied.
+func (x *Index) Put(name string, value []byte, index uint64) (expires int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	b, i, ok := x.find(name)
@@ -113,7 +114,7 @@ func (x *Index) Put(name string, value []byte, index uint64) {
 	}
 	it := &x.blocks[b].items[i]
 	if ok && it.index > index {
-		return
+		return it.expires
 	}
 	x.account(it, -1)
 	it.value, it.expires, it.index, it.size = "", expiry(value), index, uint32(min(len(value), math.MaxUint32))
@@ -127,6 +128,7 @@ func (x *Index) Put(name string, value []byte, index uint64) {
 			x.rebuild()
 		}
 	}
+	return it.expires
 }
 
 // Delete forgets a topic, unless a higher index than upTo wrote it.

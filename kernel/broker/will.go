@@ -1,0 +1,313 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/placement"
+	"github.com/trivium-mq/trivium/kernel/retain"
+	"github.com/trivium-mq/trivium/kernel/session"
+)
+
+// willRetry is how long a will waits that could not be published for now.
+const willRetry = 5 * time.Second
+
+// will is the message that a session leaves behind. That of a durable session is
+// written down until it has been published, in the same entry of the log. The
+// session's mutex guards it.
+type will struct {
+	kernel.Will
+	identity kernel.Identity
+	protocol kernel.Protocol
+	kept     bool      // it is written down
+	due      time.Time // zero: the connection is there
+	stop     func()    // of the timer; nil = none
+}
+
+// SetWill gives the session a message to leave behind if it is detached without
+// DropWill before. What w holds is copied. It is published at Detach or, if it has
+// a delay and the session is kept, when that is over, unless the session is
+// attached again before; and at once when the session ends. That of a durable
+// session outlives the node. CodeAccessRefused, CodeInvalidName, CodeFenced.
+func (h *Session) SetWill(ctx context.Context, w *kernel.Will) error {
+	if err := h.enter(); err != nil {
+		return err
+	}
+	defer h.leave()
+	if err := h.conn.allowName(w.Topic); err != nil {
+		return err
+	}
+	if w.Retain {
+		if err := retain.CheckTopic(w.Topic); err != nil {
+			return err
+		}
+	}
+	next := &will{Will: copyWill(w), identity: h.conn.identity, protocol: h.conn.about.Protocol, kept: h.s.durable}
+	if next.kept {
+		cctx, cancel := h.conn.b.changeContext()
+		defer cancel()
+		if err := h.s.saveWill(cctx, next); err != nil {
+			return err
+		}
+	}
+	h.s.will = next
+	return nil
+}
+
+// DropWill ends the will: the connection takes its leave.
+func (h *Session) DropWill(ctx context.Context) error {
+	if err := h.enter(); err != nil {
+		return err
+	}
+	defer h.leave()
+	cctx, cancel := h.conn.b.changeContext()
+	defer cancel()
+	return h.s.dropWill(cctx)
+}
+
+func copyWill(w *kernel.Will) kernel.Will {
+	c := *w
+	c.Topic = strings.Clone(w.Topic)
+	c.Record = kernel.Record{Key: slices.Clone(w.Record.Key), Value: slices.Clone(w.Record.Value)}
+	for _, hd := range w.Record.Headers {
+		c.Record.Headers = append(c.Record.Headers, kernel.Header{Key: strings.Clone(hd.Key), Value: slices.Clone(hd.Value)})
+	}
+	return c
+}
+
+func (e *sessionEntry) willKey() []byte { return session.WillKey(e.t.name, e.id) }
+
+// saveWill writes a will down.
+func (e *sessionEntry) saveWill(ctx context.Context, w *will) error {
+	value := session.Will{
+		User: w.identity.User, Anonymous: w.identity.Anonymous, Protocol: string(w.protocol), Topic: w.Topic,
+		Retain: w.Retain, Delay: w.Delay, Expiry: w.Expiry, DueAt: w.due, Message: retain.Append(nil, &w.Record),
+	}.Append(nil)
+	return e.t.b.durable.Put(ctx, []placement.KV{{Key: e.willKey(), Value: value}})
+}
+
+// dropWill forgets the will.
+func (e *sessionEntry) dropWill(ctx context.Context) error {
+	w := e.will
+	if w == nil {
+		return nil
+	}
+	if w.kept {
+		if err := e.t.b.durable.Put(ctx, []placement.KV{{Key: e.willKey()}}); err != nil {
+			return err
+		}
+	}
+	e.forgetWill()
+	return nil
+}
+
+// forgetWill is dropWill of what is not written down any more.
+func (e *sessionEntry) forgetWill() {
+	if e.will != nil {
+		e.will.disarm()
+		e.will = nil
+	}
+}
+
+func (w *will) disarm() {
+	if w.stop != nil {
+		w.stop()
+		w.stop = nil
+	}
+}
+
+// resolveWill is what becomes of a will that waits when its session is attached:
+// it is forgotten if the session goes on, else published.
+func (e *sessionEntry) resolveWill(ctx context.Context, goesOn bool) error {
+	if goesOn {
+		return e.dropWill(ctx)
+	}
+	e.publishWill(nil)
+	return nil
+}
+
+// leaveWill publishes the will of a connection that has ended, or lets it wait.
+func (e *sessionEntry) leaveWill(c *Conn, expiry time.Duration) {
+	w := e.will
+	if w == nil {
+		return
+	}
+	delay := min(w.Delay, expiry)
+	if !e.durable || delay <= 0 {
+		e.publishWill(c)
+		return
+	}
+	w.due = e.t.b.now().Add(delay)
+	ctx, cancel := e.t.b.changeContext()
+	defer cancel()
+	if err := e.saveWill(ctx, w); err != nil && e.t.b.ctx.Err() == nil {
+		e.t.b.log.Warn().Err(err).Str("session", e.id).Msg("when a will is due could not be written down")
+	}
+	e.armWill(delay)
+}
+
+// armWill publishes the will in a while, unless the session goes on before.
+func (e *sessionEntry) armWill(wait time.Duration) {
+	w := e.will
+	w.disarm()
+	w.stop = e.t.b.after(wait, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.will == w && e.holder == nil {
+			w.stop = nil
+			e.publishWill(nil)
+		}
+	})
+}
+
+// publishWill publishes the will, if there is one, for c, or if that is nil for
+// whom it belongs to. Nobody is left to be told about a failure; but one that is
+// written down, and cannot be published for now, is tried again.
+func (e *sessionEntry) publishWill(c *Conn) {
+	w, b := e.will, e.t.b
+	if w == nil {
+		return
+	}
+	w.disarm()
+	err := e.sendWill(c, w)
+	switch {
+	case err == nil:
+		e.will = nil
+		return
+	case w.kept && isPassing(err):
+		b.log.Warn().Err(err).Str("session", e.id).Str("topic", w.Topic).Msg("a will cannot be published for now")
+		if b.ctx.Err() == nil {
+			e.armWill(willRetry)
+		}
+		return // what is written down is published by the next start at the latest
+	}
+	b.log.Warn().Err(err).Str("session", e.id).Str("topic", w.Topic).Msg("a will was not published")
+	ctx, cancel := b.changeContext()
+	defer cancel()
+	if err := e.dropWill(ctx); err != nil {
+		b.log.Warn().Err(err).Str("session", e.id).Msg("a will could not be forgotten")
+	}
+}
+
+// isPassing reports errors that may not come again.
+func isPassing(err error) bool {
+	switch kernel.CodeOf(err) {
+	case kernel.CodeUnavailable, kernel.CodeLimit, kernel.CodeUnknown:
+		return true
+	}
+	return false
+}
+
+// sendWill publishes a will, and forgets it in the same entry of the log.
+func (e *sessionEntry) sendWill(c *Conn, w *will) error {
+	b := e.t.b
+	if c == nil {
+		id := w.identity
+		id.Tenant = e.t.name
+		own, err := b.Connect(id, kernel.ConnectionInfo{Protocol: w.protocol, Name: "will of " + e.id, ClientID: e.id}, nil)
+		if err != nil {
+			return err
+		}
+		defer own.Close()
+		c = own
+	}
+	r := w.Record
+	r.Timestamp = b.now().UnixMilli()
+	if w.Expiry > 0 {
+		at := strconv.FormatInt(r.Timestamp+w.Expiry.Milliseconds(), 10)
+		r.Headers = append(slices.Clone(r.Headers), kernel.Header{Key: kernel.HeaderExpiresAt, Value: []byte(at)})
+	}
+	p := c.Publisher(willOutcome{b, e.id, w.Topic})
+	if !w.kept && !w.Retain {
+		_, err := p.ToTopic(w.Topic, &r, 0)
+		return err
+	}
+	k := &keeping{retain: w.Retain}
+	if w.kept {
+		k.puts = []placement.KV{{Key: e.willKey()}}
+	}
+	_, err := p.keep(k, func() (int, error) { return p.ToTopic(w.Topic, &r, 0) })
+	return err
+}
+
+// willOutcome hears what has become of a will.
+type willOutcome struct {
+	b              *Broker
+	session, topic string
+}
+
+// Completed implements kernel.Completion.
+func (o willOutcome) Completed(_ uint64, res kernel.Result) {
+	if res.Err != nil && o.b.ctx.Err() == nil {
+		o.b.log.Warn().Err(res.Err).Str("session", o.session).Str("topic", o.topic).Msg("it is not known whether a will was published")
+	}
+}
+
+// Flush implements kernel.Completion.
+func (o willOutcome) Flush() {}
+
+// loadWills gives the sessions their wills. The connections have ended with the
+// process before: a delay that had not begun begins now.
+func (l *loader) loadWills() error {
+	type found struct {
+		e *sessionEntry
+		w *will
+	}
+	var list []found
+	now := l.b.now()
+	err := l.b.durable.Iterate(session.WillPrefix(), func(key, value []byte) error {
+		tenant, client, err := session.ParseWillKey(key)
+		if err != nil {
+			return err
+		}
+		kept, err := session.ReadWill(value)
+		if err != nil {
+			return fmt.Errorf("will of session %q: %w", client, err)
+		}
+		w, err := wakeWill(tenant, kept)
+		if err != nil {
+			return fmt.Errorf("will of session %q: %w", client, err)
+		}
+		t, ok := l.b.tenant(tenant)
+		if !ok {
+			return nil
+		}
+		e := t.sessions[client]
+		if e == nil { // it could not be published when its session ended
+			e = &sessionEntry{t: t, id: client, durable: true}
+			w.due = now
+		} else if w.due.IsZero() {
+			w.due = now.Add(min(w.Delay, e.expiry))
+		}
+		list = append(list, found{e, w})
+		return nil
+	})
+	for _, f := range list {
+		f.e.will = f.w
+		l.timers = append(l.timers, func() {
+			f.e.mu.Lock()
+			defer f.e.mu.Unlock()
+			if f.e.will == f.w {
+				f.e.armWill(f.w.due.Sub(l.b.now()))
+			}
+		})
+	}
+	return err
+}
+
+func wakeWill(tenant string, kept session.Will) (*will, error) {
+	r, err := retain.Read(kept.Message)
+	if err != nil {
+		return nil, err
+	}
+	return &will{
+		Will:     kernel.Will{Topic: kept.Topic, Record: r, Expiry: kept.Expiry, Delay: kept.Delay, Retain: kept.Retain},
+		identity: kernel.Identity{User: kept.User, Tenant: tenant, Anonymous: kept.Anonymous},
+		protocol: kernel.Protocol(kept.Protocol), kept: true, due: kept.DueAt,
+	}, nil
+}

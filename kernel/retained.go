@@ -1,0 +1,23 @@
+package kernel
+
+import "time"
+
+// Retained is a message that is retained under a name: the last one published
+// there to be shown to later subscribers.
+type Retained struct {
+	Name   string
+	Record Record // read-only
+}
+
+// Will is a message that a session leaves behind if its connection ends without
+// a farewell.
+type Will struct {
+	Topic string
+	// Record has neither timestamp nor expiry: both begin when it is published.
+	Record Record
+	Expiry time.Duration // 0 = never
+	// Delay is how long it waits for the session to go on. It ends with the session.
+	Delay time.Duration
+	// Retain: it is retained, too.
+	Retain bool
+}
