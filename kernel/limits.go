@@ -29,6 +29,9 @@ type Limits struct {
 	DeadLetter         bool
 	DeadLetterExchange string
 	DeadLetterKey      *string
+	// AtLeastOnce keeps a dead record until a queue has taken its dead letter;
+	// else one that nothing takes is gone.
+	AtLeastOnce bool
 	// DeliveryLimit is how often a record may come back, negative = no limit.
 	DeliveryLimit int
 }

@@ -14,6 +14,7 @@ func (w *Window) Bury(below, most int64, why Reason) (n int64) {
 	if o == nil {
 		return 0
 	}
+	most = min(most, MaxOffset)
 	for n < most {
 		p, i := o.lowestBack()
 		if p == nil || p.base+int64(i) >= below {

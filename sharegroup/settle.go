@@ -41,6 +41,8 @@ type Ack struct {
 	Acquisition uint64
 	// Exact changes nothing unless all of First..Last is held.
 	Exact bool
+	// Reason says why Refuse refuses, 0 is Refused.
+	Reason Reason
 }
 
 // Settled is the result of an Ack.
@@ -160,7 +162,7 @@ func (w *Window) settlePage(p *page, h *holder, a *Ack, now int64) (n int) {
 			i := bits.TrailingZeros32(todo)
 			if a.Outcome == Refuse {
 				s := &p.slots[i]
-				w.bury(Dead{p.base + int64(i), s.acquired, s.failed, Refused})
+				w.bury(Dead{p.base + int64(i), s.acquired, s.failed, max(a.Reason, Refused)})
 			} else {
 				w.giveBack(p, i, a.Outcome == Fail)
 			}

@@ -113,24 +113,32 @@ func (m *machine) appendTo(b []byte) []byte {
 		b = t.appendTo(b)
 	}
 	b = m.producers.appendTo(b)
+	b = appendBytes(append(b, partLimits), m.appendLimits(nil))
 	return appendBytes(append(b, partLedgers), m.ledgers.appendTo(nil))
 }
 
 // Parts of the machine's state after the producers: a kind byte, numbered as the
 // commands are, and bytes. A checkpoint of an earlier release has none.
-const partLedgers = 20
+const (
+	partLimits  = 10
+	partLedgers = 20
+)
 
 // decodeParts reads them.
 func (m *machine) decodeParts(d *decoder) {
 	for len(d.b) > 0 && d.err == nil {
-		switch kind := d.byte(); kind {
+		kind := d.byte()
+		part := &decoder{b: d.bytes()}
+		switch kind {
+		case partLimits:
+			m.decodeLimits(part)
 		case partLedgers:
-			part := &decoder{b: d.bytes()}
-			if m.ledgers.decode(part); part.err != nil || len(part.b) > 0 {
-				d.fail("numbers of sessions")
-			}
+			m.ledgers.decode(part)
 		default:
 			d.fail(fmt.Sprintf("part %d of the state", kind))
+		}
+		if part.err != nil || len(part.b) > 0 {
+			d.fail(fmt.Sprintf("malformed part %d of the state", kind))
 		}
 	}
 }

@@ -24,6 +24,8 @@ const (
 	cmdDropGroup        = 7
 	cmdPut              = 8
 	cmdSeal             = 9
+	cmdCreateLimited    = 10
+	cmdSetLimits        = 11
 
 	cmdRelease = 20 // numbers of a session may be used again
 	cmdForget  = 24 // all that is kept of a session's numbers goes
@@ -186,6 +188,12 @@ func (m *machine) applyCommand(body []byte) error {
 		if d.uvarint(); d.err == nil {
 			m.dropGroup(id)
 		}
+	case cmdCreateLimited:
+		revision, spec := d.uvarint(), d.groupSpec()
+		spec.Limits = d.limits()
+		res = m.makeGroup(d, spec, revision)
+	case cmdSetLimits:
+		res = m.setLimits(d)
 	case cmdRelease:
 		m.release(d)
 	case cmdForget:
@@ -229,6 +237,7 @@ func (m *machine) createPartitions(d *decoder) (res commandResult) {
 			p = m.addPartition(t, m.nextPartition, s)
 			m.nextPartition++
 			m.addWindows(p)
+			t.measure(m.time)
 		}
 		res.ids = append(res.ids, uint64(p.id))
 	}
@@ -326,6 +335,10 @@ func (m *machine) setRetention(d *decoder) (res commandResult) {
 
 func (m *machine) createGroup(d *decoder) (res commandResult) {
 	revision, spec := d.uvarint(), d.groupSpec()
+	return m.makeGroup(d, spec, revision)
+}
+
+func (m *machine) makeGroup(d *decoder, spec GroupSpec, revision uint64) (res commandResult) {
 	t := m.topics[spec.Topic]
 	if d.err != nil {
 		return res
@@ -348,6 +361,8 @@ func (m *machine) createGroup(d *decoder) (res commandResult) {
 		}
 		m.addWindow(g, p, sharegroup.New(start))
 	}
+	g.limited = revision
+	t.measure(m.time)
 	return commandResult{ids: []uint64{uint64(g.id)}}
 }
 
@@ -389,5 +404,6 @@ func (m *machine) dropGroup(id GroupID) {
 	delete(m.names, groupName{g.topic.id, g.spec.Address})
 	g.topic.groups = removeShare(g.topic.groups, g)
 	m.table.mu.Unlock()
+	g.topic.measure(m.time)
 	m.tell(g.topic.shard, event{kind: evDropped, share: g})
 }

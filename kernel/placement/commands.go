@@ -76,11 +76,22 @@ func (g *Group) CreateGroup(ctx context.Context, spec GroupSpec, revision uint64
 	if g.disk.low.Load() && !g.machine.hasGroup(spec.Topic, a) {
 		return 0, errLowDisk
 	}
-	res, err := g.do(ctx, createGroupCommand(spec, revision))
+	cmd := createGroupCommand
+	if spec.Limits != nil {
+		if err := checkLimits(spec.Limits); err != nil {
+			return 0, err
+		}
+		cmd = createLimitedCommand
+	}
+	res, err := g.do(ctx, cmd(spec, revision))
 	if err != nil {
 		return 0, err
 	}
-	return GroupID(res.ids[0]), nil
+	id := GroupID(res.ids[0])
+	if spec.Limits != nil {
+		g.takenIn(id)
+	}
+	return id, nil
 }
 
 // SetOwner changes whether a group holds back deletion: CodeNotFound.

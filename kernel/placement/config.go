@@ -39,6 +39,10 @@ type Config struct {
 	// are replayed. The slices are valid during the call, which must not block or
 	// call the group. May be nil.
 	Watch func(index uint64, written []KV)
+	// Bury is handed records that have died in groups with dead letters, on a
+	// goroutine of its own: it makes their dead letters and calls Done for each, on
+	// any goroutine. nil drops them.
+	Bury func(*Burial)
 	// OnFailure is called when the group cannot go on; the node should stop
 	// then. It must not call Close itself, which would wait for it. May be nil.
 	OnFailure func(error)

@@ -3,11 +3,9 @@ package placement
 import (
 	"math"
 	"slices"
-	"strconv"
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/sharegroup"
-	"github.com/trivium-mq/trivium/storage/record"
 )
 
 // handBytes is about how much is handed to a consumer in one call: after it, the
@@ -114,6 +112,7 @@ func (s *shard) readRun(sh *share, m *Member, r sharegroup.Run, limit *int, now 
 		w.cursor = w.part.log.Cursor()
 	}
 	w.cursor.SeekTo(next)
+	ages := s.ageLimit(sh, w, &r)
 	for next <= r.Last && *limit > 0 {
 		v, err := w.cursor.Next()
 		if err != nil {
@@ -130,8 +129,8 @@ func (s *shard) readRun(sh *share, m *Member, r sharegroup.Run, limit *int, now 
 			w.Hole(next, v.Offset-1)
 		}
 		next = v.Offset + 1
-		if v.IsOwn() && v.HeaderCount() > 0 && s.expired(v) {
-			s.archive(sh, m, w, v.Offset, now)
+		if ages.expired(s, v) {
+			s.expire(sh, m, w, v.Offset, now)
 			continue
 		}
 		*limit -= v.Size
@@ -144,19 +143,9 @@ func (s *shard) readRun(sh *share, m *Member, r sharegroup.Run, limit *int, now 
 	return next
 }
 
-// expired says whether a record's time is over.
-func (s *shard) expired(v *record.View) bool {
-	value, ok := v.Header(kernel.HeaderExpiresAt)
-	if !ok {
-		return false
-	}
-	at, err := strconv.ParseInt(string(value), 10, 64)
-	return err == nil && s.clock.wall() >= at
-}
-
-// archive settles a record that the member holds without handing it over.
-func (s *shard) archive(sh *share, m *Member, w *window, offset int64, now int64) {
-	ack := sharegroup.Ack{Member: m.id, First: offset, Last: offset, Outcome: sharegroup.Gap}
+// expire lets a record die that the member holds, without handing it over.
+func (s *shard) expire(sh *share, m *Member, w *window, offset int64, now int64) {
+	ack := sharegroup.Ack{Member: m.id, First: offset, Last: offset, Outcome: sharegroup.Refuse, Reason: sharegroup.Expired}
 	if res, err := w.Settle(ack, now); err != nil || res.Records == 0 {
 		return
 	}
@@ -196,6 +185,9 @@ func (s *shard) acquire(a *acquisition) {
 	}
 	now := s.clock.mono()
 	s.touch(sh)
+	if sh.minded {
+		s.tend(sh)
+	}
 	var runs []sharegroup.Run
 	for s.batch = s.batch[:0]; len(s.batch) == 0 && !sh.stalled; { // all of a hand-out may be expired, or holes
 		var err error

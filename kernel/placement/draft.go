@@ -20,7 +20,10 @@ func (s *TargetSet) Partitions() []PartitionID { return s.parts }
 // tail is the newest batch of a partition in the open draft: a record may only
 // join a batch that is the newest of all its partitions, so that the order
 // per partition is the order of arrival.
-type tail struct{ newest *batch }
+type tail struct {
+	newest *batch
+	gates  []*brim // of groups that refuse publishes when full
+}
 
 // batch is one batch of a draft.
 type batch struct {
@@ -32,6 +35,8 @@ type batch struct {
 	index   int32       // in the draft
 	once    kernel.Once // what it is stored once for, if Session is not empty
 	kept    int         // bytes it holds while it waits for reuse
+
+	expiring bool // a record has an expiry of its own
 }
 
 // draft is an entry that is being gathered. It belongs to the proposer.
@@ -53,6 +58,7 @@ func (d *draft) open(set *TargetSet, b *batch) *batch {
 	b.set, b.targets, b.draft, b.index = set, set.parts, d, int32(len(d.batches))
 	b.builder.Reset()
 	b.builder.SetAttributes(record.AttrOwn)
+	b.expiring = false
 	b.raw, b.once = b.raw[:0], kernel.Once{}
 	d.batches = append(d.batches, b)
 	d.size += batchSectionSize(len(set.parts), record.HeaderSize)
@@ -75,6 +81,20 @@ func (d *draft) joinable(set *TargetSet) *batch {
 		}
 	}
 	return b
+}
+
+// expires marks a batch that gets a record with an expiry of its own.
+func (b *batch) expires(r *kernel.Record) {
+	if b.expiring {
+		return
+	}
+	for i := range r.Headers {
+		if r.Headers[i].Key == kernel.HeaderExpiresAt {
+			b.expiring = true
+			b.builder.SetAttributes(record.AttrOwn | record.AttrExpiring)
+			return
+		}
+	}
 }
 
 // owe notes that a completion is owed for a record of b.

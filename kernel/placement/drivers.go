@@ -35,8 +35,9 @@ func (d *drivers) start(g *Group) {
 	g.prop.delay = func() { signal(d.settle) }
 	g.keyed.pause = func(err error, tries int) bool { return d.pause(g, err, tries) }
 	for _, s := range g.shards {
-		d.run(s.box.wake, s.step)
+		d.wg.Go(func() { d.shard(s) })
 	}
+	d.run(g.under.box.wake, g.under.step)
 	d.run(g.out.box.wake, g.out.step)
 	d.wg.Go(func() { d.time(g) })
 	if g.sealer != nil {
@@ -60,6 +61,30 @@ func (d *drivers) run(wake <-chan struct{}, step func() bool) {
 			}
 		}
 	})
+}
+
+// shard is run for a shard, which is also woken when something expires.
+func (d *drivers) shard(s *shard) {
+	timer := time.NewTimer(time.Hour)
+	timer.Stop()
+	defer timer.Stop()
+	for {
+		select {
+		case <-s.box.wake:
+		case <-timer.C:
+		case <-d.ctx.Done():
+			for s.step() {
+			}
+			return
+		}
+		for s.step() {
+		}
+		if wait, ok := s.nextDue(); ok {
+			timer.Reset(wait)
+		} else {
+			timer.Stop()
+		}
+	}
 }
 
 // time tells the parts about time: settlements that have waited long enough,
@@ -172,6 +197,7 @@ func (d *drivers) stop(g *Group) {
 		s.box.close()
 	}
 	g.out.box.close()
+	g.under.box.close()
 	d.mu.Lock()
 	d.stopped = true
 	d.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 type eventKind uint8
 
 const (
-	evExtended     eventKind = iota + 1 // part has new records
+	evExtended     eventKind = iota + 1 // part has new records; those that expire by themselves lie below n
 	evSettled                           // data settles records of share on part
 	evTrimmed                           // part starts at n now
 	evPartition                         // part was made
@@ -25,6 +25,7 @@ const (
 	evCapture                           // add the durable windows to capture
 	evTick                              // time passes
 	evCall                              // call runs
+	evLimits                            // share has other limits
 )
 
 // event is one item in a shard's mailbox; the fields that its kind has are
@@ -39,6 +40,7 @@ type event struct {
 	data      []byte
 	window    *sharegroup.Window
 	retention kernel.Retention
+	limits    *kernel.Limits
 	capture   *capture
 	call      func()
 }

@@ -33,6 +33,7 @@ type flight struct {
 	commands []chan<- commandResult // capacity 1 each, in the order of the entry; nil: nobody asks
 	settles  []byte                 // its settlement and trim sections, to repeat them
 	bytes    int64                  // held against the in-flight budget
+	guards   []guarded              // and against gates of full groups
 	born     int64                  // when it was proposed, in nanoseconds
 
 	// Set when the log does not know the outcome: any entry applied with a

@@ -23,6 +23,7 @@ type Group struct {
 	metrics Metrics
 	prop    *proposer
 	out     *completer
+	under   *undertaker
 	machine *machine
 	shards  []*shard
 	sealer  *sealer
@@ -45,12 +46,12 @@ func newGroup(cfg Config) *Group {
 	if cfg.Boot == 0 {
 		cfg.Boot = randomBoot()
 	}
-	g := &Group{cfg: cfg, limits: cfg.Limits.withDefaults(), clock: newClock(cfg.Now)}
+	g := &Group{cfg: cfg, limits: cfg.Limits.withDefaults(), clock: newClock(cfg.Now), under: newUndertaker(cfg.Bury)}
 	g.out = newCompleter(g.clock, &g.metrics.CommitTime)
 	g.prop = newProposer(cfg.Boot, g.limits.InFlightBytes, g.out, g.clock)
 	for i := range cfg.Shards {
 		s := newShard(i, g.clock, g.prop, &g.metrics)
-		s.log = cfg.Logger
+		s.log, s.under = cfg.Logger, g.under
 		g.shards = append(g.shards, s)
 	}
 	g.machine = newMachine(g.shards, &g.metrics)
@@ -99,6 +100,9 @@ func (g *Group) volatileRoom() error {
 // onLead begins to serve: everything committed before term has been applied.
 func (g *Group) onLead(term uint64) {
 	g.onUnlead()
+	g.machine.mu.Lock()
+	g.clock.notBefore(g.machine.time)
+	g.machine.mu.Unlock()
 	g.leading.Store(term)
 	g.prop.reached(term)
 	g.prop.lead(term)
@@ -194,14 +198,20 @@ func (g *Group) Metrics() *Metrics { return &g.metrics }
 // CodeLimit: the disk is low, a volatile group is full, or far too much is in
 // flight) means that nothing happened; otherwise done.Completed(token) follows
 // exactly once, on a goroutine of the group. done may be nil; its dynamic type
-// must be comparable (a pointer). It does not wait: see Wait.
+// must be comparable (a pointer). It does not wait: see Wait. A target that is
+// full and rejects (IsQueueFull) is left out and is the outcome, perhaps from
+// within the call.
 func (g *Group) Append(set *TargetSet, r *kernel.Record, done kernel.Completion, token uint64) error {
 	if g.volatile {
 		if err := g.partitionRoom(set); err != nil {
 			return err
 		}
 	}
-	return g.prop.append(set, r, g.limits.RecordBytes, done, token)
+	err := g.prop.append(set, r, g.limits.RecordBytes, done, token)
+	if err == error(errQueueFull) {
+		return g.appendPartly(set, r, done, token)
+	}
+	return err
 }
 
 func (g *Group) partitionRoom(set *TargetSet) error {
@@ -216,8 +226,8 @@ func (g *Group) partitionRoom(set *TargetSet) error {
 // AppendBatch adds a ready RecordBatch, which the caller has validated and the
 // group copies, to a partition. A batch with a producer id is checked when
 // applied: a repeated one completes with the offset of the first, else
-// CodeSequenceGap or CodeFenced. Errors as for Append, and CodeCorrupt for
-// bytes that are not exactly one batch.
+// CodeSequenceGap or CodeFenced. Errors as for Append, CodeCorrupt for bytes that
+// are not exactly one batch, and CodeLimit for a full group that rejects.
 func (g *Group) AppendBatch(p PartitionID, batch []byte, done kernel.Completion, token uint64) error {
 	if len(batch) > g.limits.RecordBytes {
 		return errTooLarge
@@ -282,6 +292,9 @@ func (g *Group) Count(id GroupID) (ready, held int64, members int) {
 	s.call(func() { // what members have said before is taken in before
 		if !sh.gone {
 			sh.extend()
+			if s.touch(sh); sh.minded {
+				s.tend(sh)
+			}
 			sh.publish()
 		}
 	})

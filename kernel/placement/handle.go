@@ -20,7 +20,7 @@ type lane struct {
 func (s *shard) handle(e *event) {
 	switch e.kind {
 	case evExtended:
-		s.extended(e.part)
+		s.extended(e.part, e.n)
 	case evSettled:
 		if err := s.settled(e); err != nil {
 			s.log.Error().Err(err).Uint64("group", uint64(e.share.id)).Msg("a settlement in the log cannot be read")
@@ -39,6 +39,8 @@ func (s *shard) handle(e *event) {
 	case evRetention:
 		e.part.cut.retention = e.retention
 		s.floorMoved(e.part)
+	case evLimits:
+		s.limited(e.share, e.limits)
 	case evDropped:
 		s.dropShare(e.share)
 	case evTopicDropped:
@@ -57,10 +59,19 @@ func (s *shard) handle(e *event) {
 	}
 }
 
-// extended tells the shares with members about new records.
-func (s *shard) extended(p *partition) {
+// extended tells the active shares about new records.
+func (s *shard) extended(p *partition, expiring int64) {
+	if expiring > p.cut.expiring {
+		p.cut.expiring = expiring
+		for _, sh := range p.topic.lane.shares {
+			s.mind(sh)
+		}
+	}
 	for _, sh := range p.topic.lane.active {
 		if w := sh.window(p.index); w != nil {
+			if sh.minded {
+				s.promise(sh, w, p.log.End())
+			}
 			w.extend()
 			s.queue(sh)
 		}
@@ -99,6 +110,8 @@ func (s *shard) addWindow(sh *share, w *window) {
 	if sh.group != nil {
 		sh.group.Lead(w.part.index, w.Window, s.term, w.known)
 	}
+	s.mind(sh)
+	s.guard(sh)
 	s.touch(sh)
 }
 
@@ -109,7 +122,7 @@ func (s *shard) dropShare(sh *share) {
 	}
 	s.dismiss(sh, kernel.Errorf(kernel.CodeDropped, "group", sh.spec.Address.Group, "it was deleted"))
 	sh.gone = true
-	sh.windows, sh.group = nil, nil
+	sh.windows, sh.group, sh.graves, sh.burial = nil, nil, nil, nil
 	l := &sh.topic.lane
 	l.shares = removeShare(l.shares, sh)
 	s.floorsMoved(sh.topic)
@@ -133,7 +146,19 @@ func (s *shard) dismiss(sh *share, reason error) {
 		a.done <- reason
 	}
 	sh.members, sh.parked = nil, nil
+	s.unguard(sh)
+	s.dues.remove(sh)
+	sh.minded = false
 	s.deactivate(sh)
+}
+
+// enroll has a share hear of new records.
+func (s *shard) enroll(sh *share) {
+	if !sh.active {
+		sh.active = true
+		sh.topic.lane.active = addShare(sh.topic.lane.active, sh)
+		sh.extend()
+	}
 }
 
 func (s *shard) deactivate(sh *share) {
@@ -152,6 +177,10 @@ func (s *shard) lead(term uint64) {
 			p.cut.asked = 0 // what an earlier leadership asked for may not have come about
 		}
 		s.floorsMoved(t)
+		for _, sh := range t.lane.shares {
+			s.mind(sh)
+			s.guard(sh)
+		}
 	}
 	s.collect() // what groups have ready shows before others hear that this node leads
 }
@@ -183,8 +212,9 @@ func (s *shard) unlead(reason error) {
 			s.dismiss(sh, reason)
 			for _, w := range sh.windows {
 				sh.group.Unlead(w.part.index)
+				w.promised = 0
 			}
-			sh.group = nil
+			sh.group, sh.graves, sh.burial = nil, nil, nil
 			s.touch(sh)
 		}
 	}
@@ -211,11 +241,7 @@ func (s *shard) join(sh *share, opt kernel.MemberOptions, to kernel.Consumer) (*
 		sh.members = make(map[sharegroup.MemberID]*Member)
 	}
 	sh.members[id] = m
-	if !sh.active {
-		sh.active = true
-		sh.topic.lane.active = addShare(sh.topic.lane.active, sh)
-		sh.extend()
-	}
+	s.enroll(sh)
 	s.queue(sh)
 	sh.publish() // Leave and Stats count it from now on
 	return m, nil
@@ -232,7 +258,7 @@ func (s *shard) leave(m *Member) {
 	delete(sh.members, m.id)
 	s.queue(sh)
 	sh.publish()
-	if len(sh.members) == 0 {
+	if len(sh.members) == 0 && !sh.minded {
 		s.deactivate(sh)
 	}
 }
@@ -277,6 +303,7 @@ func (s *shard) tick() {
 	}
 	clear(s.stalled)
 	s.stalled = s.stalled[:0]
+	s.remind()
 	s.calm()
 	s.sweep()
 }

@@ -218,10 +218,17 @@ func (m *machine) link(p *partition, base int64, s *section) {
 	if p.retention.Age > 0 { // first: who sees the records knows how young they are
 		p.age.append(m.time, base, p.retention.Age)
 	}
+	p.arrivals.append(m.time, base)
+	if record.Attributes(s.body)&record.AttrExpiring != 0 {
+		p.expiring = base + int64(delta) + 1
+	}
 	p.log.Link(base, m.body, s.off, len(s.body), delta, record.MaxTimestamp(s.body))
 	count := uint64(record.Count(s.body))
 	p.topic.published.Add(count)
 	p.topic.ends.Add(int64(delta) + 1)
+	if p.topic.tally.on.Load() {
+		p.topic.tally.add(p, s.body, base+int64(delta)+1)
+	}
 	m.metrics.Records.Add(count)
 	if !p.touched {
 		p.touched = true
@@ -239,7 +246,7 @@ func (m *machine) tell(s *shard, e event) {
 func (m *machine) post() {
 	for _, p := range m.touched {
 		p.touched = false
-		m.tell(p.topic.shard, event{kind: evExtended, part: p})
+		m.tell(p.topic.shard, event{kind: evExtended, part: p, n: p.expiring})
 	}
 	clear(m.touched)
 	m.touched = m.touched[:0]

@@ -15,6 +15,7 @@ type Metrics struct {
 	Settled      atomic.Uint64 // records accepted or refused by members
 	Dead         atomic.Uint64 // records archived: refused, or over a limit
 	Expired      atomic.Uint64 // records archived because their time was over
+	Overflowed   atomic.Uint64 // records archived because their group was too long
 	Lost         atomic.Uint64 // records skipped because they cannot be read
 	Checkpoints  atomic.Uint64
 	CommitTime   Histogram // from propose to applied

@@ -32,6 +32,9 @@ type GroupSpec struct {
 	// MaxAcquired bounds the records of a partition held at the same time, 0 is
 	// no bound.
 	MaxAcquired int
+	// Limits bound its backlog; nil is none. DeliveryLimit in them takes the place
+	// of FailedLimit. See Group.SetLimits.
+	Limits *kernel.Limits
 }
 
 // KV is one entry of the keyed state. A nil Value deletes the key; with UpTo only

@@ -89,9 +89,15 @@ func (p *proposer) appendOnce(set *TargetSet, r *kernel.Record, max int, once *k
 		p.mu.Unlock()
 		return err
 	}
+	if p.refuses(set, 1, int64(len(r.Value))) {
+		p.mu.Unlock()
+		return errQueueFull // no target takes it: the number stays unused
+	}
 	d := p.draftFor(size)
 	b := d.open(set, p.newBatch())
 	b.set = nil // nothing joins it
+	b.expires(r)
+	p.enter(set, d.flight, 1, int64(len(r.Value)))
 	b.once = *once
 	before := b.builder.Size()
 	b.builder.Append(r)

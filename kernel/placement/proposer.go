@@ -79,6 +79,10 @@ func (p *proposer) append(set *TargetSet, r *kernel.Record, max int, done kernel
 		p.mu.Unlock()
 		return err
 	}
+	if p.refuses(set, 1, int64(len(r.Value))) {
+		p.mu.Unlock()
+		return errQueueFull
+	}
 	d := p.draftFor(size)
 	b := d.joinable(set)
 	if b == nil {
@@ -86,6 +90,8 @@ func (p *proposer) append(set *TargetSet, r *kernel.Record, max int, done kernel
 	}
 	before := b.builder.Size()
 	delta := b.builder.Append(r)
+	b.expires(r)
+	p.enter(set, d.flight, 1, int64(len(r.Value)))
 	p.added(d, b.builder.Size()-before)
 	d.owe(done, token, b, delta)
 	due := p.due()
@@ -98,12 +104,18 @@ func (p *proposer) append(set *TargetSet, r *kernel.Record, max int, done kernel
 
 // appendBatch is Group.AppendBatch; set has one partition.
 func (p *proposer) appendBatch(set *TargetSet, raw []byte, done kernel.Completion, token uint64) error {
+	n, size := p.sizeOf(set, raw)
 	p.mu.Lock()
 	if err := p.admit(); err != nil {
 		p.mu.Unlock()
 		return err
 	}
+	if p.refuses(set, n, size) {
+		p.mu.Unlock()
+		return errQueueFull
+	}
 	d := p.draftFor(len(raw))
+	p.enter(set, d.flight, n, size)
 	b := d.open(set, p.newBatch())
 	b.set = nil // nothing joins it
 	b.raw = append(b.raw, raw...)
@@ -280,6 +292,7 @@ func (p *proposer) failed(counter uint64, cause error) {
 	p.running--
 	if errors.Is(cause, raftgroup.ErrNotApplied) {
 		p.remove(f)
+		p.release(f)
 		if f.term == p.term && len(f.settles) > 0 {
 			d := p.draftFor(len(f.settles))
 			d.settles = append(d.settles, f.settles...)
@@ -310,6 +323,7 @@ func (p *proposer) applied(counter uint64) *flight {
 		p.running--
 	}
 	p.remove(f)
+	p.release(f)
 	return f
 }
 
@@ -341,6 +355,7 @@ func (p *proposer) resolve(which func(*flight) bool, err *kernel.Error) {
 			p.running--
 		}
 		f.err = err
+		p.release(f)
 		gone = append(gone, f)
 		return true
 	})
@@ -385,6 +400,7 @@ func (p *proposer) drop(err *kernel.Error, stop bool) {
 	var gone []*flight
 	for _, d := range append(p.full, p.open) {
 		d.flight.err = err
+		p.release(d.flight)
 		gone = append(gone, d.flight)
 	}
 	clear(p.full)

@@ -20,6 +20,7 @@ type lanePart struct {
 	retention kernel.Retention
 	asked     int64 // start that has been proposed
 	listed    bool  // in the shard's list of partitions to look at
+	expiring  int64 // partition.expiring as of the shard
 }
 
 // floorMoved notes that more of a partition may be deleted.

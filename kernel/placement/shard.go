@@ -33,15 +33,18 @@ type shard struct {
 
 	box postbox
 
-	term    uint64 // 0 while not leading
-	topics  []*topic
-	line    []*share // with something to hand out, in turn
-	spare   []*share
-	touched []*share
-	ticks   uint64
-	stalled []*share     // whose records could not be read; the next tick tries again
-	trims   []*partition // whose floors have moved
-	watched []*share     // that have reserved ahead
+	term     uint64 // 0 while not leading
+	topics   []*topic
+	line     []*share // with something to hand out, in turn
+	spare    []*share
+	touched  []*share
+	ticks    uint64
+	stalled  []*share     // whose records could not be read; the next tick tries again
+	trims    []*partition // whose floors have moved
+	watched  []*share     // that have reserved ahead
+	dues     dueHeap
+	under    *undertaker
+	mourners []*share // whose burials wait for the next tick
 
 	finished bool // nothing is handed out any more
 
@@ -167,6 +170,7 @@ func (s *shard) await(done <-chan error) error {
 func (s *shard) step() bool {
 	now := s.clock.mono()
 	busy := s.takeIn(now) || len(s.line) > 0
+	busy = s.fallDue() || busy
 	s.serve(now)
 	s.collect()
 	return busy
@@ -287,8 +291,14 @@ func (s *shard) collect() {
 		if sh.gone {
 			continue
 		}
+		if sh.minded {
+			s.tend(sh)
+		}
 		if sh.group != nil && sh.group.IsDirty() {
 			s.gather(sh)
+		}
+		if len(sh.graves) > 0 {
+			s.funeral(sh)
 		}
 		sh.publish()
 	}
@@ -304,7 +314,7 @@ func (s *shard) collect() {
 func (s *shard) gather(sh *share) {
 	for w := range sh.group.Dirty() {
 		s.dead = w.TakeDead(s.dead[:0])
-		s.metrics.Dead.Add(uint64(len(s.dead)))
+		s.mourn(sh, w.Partition())
 		// The mark that hand-outs wait for may be in this settlement or in one
 		// that waits for company.
 		s.urgent = s.urgent || w.Blocked()

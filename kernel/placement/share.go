@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync/atomic"
 
+	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/sharegroup"
 	slog "github.com/trivium-mq/trivium/storage/log"
 )
@@ -20,7 +21,17 @@ type share struct {
 	id       GroupID
 	topic    *topic
 	revision uint64
+	limited  uint64 // revision of its limits
 	spec     GroupSpec
+
+	limits  kernel.Limits
+	minded  bool // its limits are looked after, with or without members
+	due     int64
+	dueAt   int // place in the shard's list of those with something to expire, from 1
+	gate    *brim
+	graves  []grave // dead, waiting for their dead letters
+	burial  *Burial // on its way
+	resting bool    // burials wait for the next tick
 
 	owner   bool
 	policy  sharegroup.Policy
@@ -28,7 +39,7 @@ type share struct {
 	windows []*window         // by partition index
 	members map[sharegroup.MemberID]*Member
 	parked  []*acquisition
-	active  bool // in its lane's list of shares with members
+	active  bool // in its lane's list of shares that hear of new records
 	queued  bool // in the shard's line
 	touched bool // in the shard's list of what this step has touched
 	watched bool // in the shard's list of those that have reserved ahead
@@ -53,6 +64,11 @@ type window struct {
 	cursor *slog.Cursor // nil until something is read
 
 	bad []badRange // what could not be read, newest last
+
+	promised int64        // members who wait get the records below
+	look     *slog.Cursor // for looking at single records
+	head     headMemo
+	sizes    *sizes
 }
 
 // extend tells the window about everything that the partition holds by now.
@@ -64,12 +80,7 @@ func (w *window) extend() {
 func newShare(id GroupID, t *topic, spec GroupSpec, revision uint64) *share {
 	s := &share{id: id, topic: t, spec: spec, revision: revision, owner: spec.Owner}
 	s.stat.seen.Store(-1)
-	switch {
-	case spec.FailedLimit > 0:
-		s.policy.Limit = sharegroup.Limit{On: sharegroup.OnFailed, Max: uint32(spec.FailedLimit)}
-	case spec.AcquiredLimit > 0:
-		s.policy.Limit = sharegroup.Limit{On: sharegroup.OnAcquired, Max: uint32(spec.AcquiredLimit)}
-	}
+	s.setLimits(spec.Limits)
 	s.policy.MaxAcquired = spec.MaxAcquired
 	return s
 }
@@ -121,6 +132,9 @@ func (s *share) publish() {
 	s.stat.seen.Store(seen)
 	s.stat.held.Store(held)
 	s.stat.consumers.Store(int64(consumers))
+	if s.gate != nil {
+		s.tell(s.gate)
+	}
 }
 
 // reserving says whether hand-outs wait for a reservation in the log, and waiting

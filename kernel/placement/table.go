@@ -21,6 +21,7 @@ type topic struct {
 
 	published atomic.Uint64 // records since the process started
 	ends      atomic.Int64  // sum of the ends of its partitions
+	tally     tally
 
 	lane lane // shard
 }
@@ -34,8 +35,11 @@ type partition struct {
 	retention kernel.Retention
 	touched   bool // in the machine's list of what this Apply has appended to
 
-	age ageMarks
-	cut lanePart // shard
+	age      ageMarks
+	arrivals arrivals
+	expiring int64    // records with an expiry of their own lie below
+	tallied  int64    // the topic's tally has the records below; under its lock
+	cut      lanePart // shard
 }
 
 // table is what is in the group. Only the machine changes it; it needs the

@@ -44,6 +44,10 @@ const (
 	// headers with the broker's reserved names come from the broker. Kafka
 	// leaves the bit unused; producers may not set it.
 	AttrOwn int16 = -1 << 15
+	// AttrExpiring marks batches of the broker in which a record has a time of
+	// its own to expire at, so that nobody has to look into the others. Likewise
+	// unused by Kafka.
+	AttrExpiring int16 = 1 << 14
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)

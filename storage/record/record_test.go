@@ -197,6 +197,7 @@ func TestValidate(t *testing.T) {
 		{"control", attr(AttrControl), ErrInvalid},
 		{"log append time", attr(AttrLogAppendTime), ErrInvalid},
 		{"the broker's own mark", attr(AttrOwn), ErrInvalid},
+		{"the broker's mark of expiring records", attr(AttrExpiring), ErrInvalid},
 		{"codec 7", attr(7), ErrInvalid},
 		{"transactional without id", attr(AttrTransactional), ErrInvalid},
 		{"id without sequence", func(b []byte) []byte { clear(b[posProducerID : posProducerID+8]); return seal(b) }, ErrInvalid},

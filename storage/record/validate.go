@@ -44,8 +44,8 @@ func checkProducer(batch []byte) error {
 		return fmt.Errorf("%w: %d records, last offset delta %d", ErrInvalid, count, last)
 	case attributes&AttrControl != 0:
 		return fmt.Errorf("%w: control batch", ErrInvalid)
-	case attributes&AttrOwn != 0:
-		return fmt.Errorf("%w: attribute bit 15", ErrInvalid)
+	case attributes&(AttrOwn|AttrExpiring) != 0:
+		return fmt.Errorf("%w: attribute bit 14 or 15", ErrInvalid)
 	case attributes&AttrLogAppendTime != 0:
 		return fmt.Errorf("%w: timestamp type LogAppendTime", ErrInvalid)
 	case BatchCodec(batch) > Zstd:

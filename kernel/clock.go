@@ -1,0 +1,32 @@
+package kernel
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// The process's clock: wall time as it was when the process started, and from
+// there on what the monotonic clock says. Times to live count by it, so that
+// setting the wall clock neither ends nor prolongs them. What is older than its
+// present time in the log moves it forward.
+var (
+	clockStart = time.Now()
+	clockAhead atomic.Int64 // ms
+)
+
+// Millis is the time, in milliseconds since 1970, that expiry is counted by. It
+// never runs backwards. Safe for concurrent use.
+func Millis() int64 {
+	return clockStart.Add(time.Since(clockStart)).UnixMilli() + clockAhead.Load()
+}
+
+// NotBefore moves the clock forward to ms if it is behind: a node whose wall
+// clock was set back while it was down goes on from what its log says.
+func NotBefore(ms int64) {
+	for {
+		ahead := clockAhead.Load()
+		if late := ms - Millis(); late <= 0 || clockAhead.CompareAndSwap(ahead, ahead+late) {
+			return
+		}
+	}
+}
