@@ -152,7 +152,7 @@ func (n *node) newServer(protocol string, log zerolog.Logger, registry *promethe
 		}}), nil
 	case "kafka":
 		return kafka.NewServer(n.broker, kafka.Config{
-			NodeID: int32(c.Node.ID), ClusterID: n.broker.ClusterID(), Log: log, MaxBatchBytes: c.Kafka.MaxBatch,
+			NodeID: int32(c.Node.ID), ClusterID: n.broker.ClusterID(), Log: log, MaxBatchBytes: c.Kafka.MaxBatch, LoginTimeout: patience,
 			Advertise: c.Kafka.Advertise, AdvertiseTLS: c.Kafka.TLSAdvertise,
 		})
 	default:

@@ -20,8 +20,7 @@ import (
 
 // Time limits of a connection.
 const (
-	// loginTimeout is how long a peer may take, in all, until the first request
-	// has come that is allowed to do something.
+	// loginTimeout is Config.LoginTimeout by default.
 	loginTimeout = 30 * time.Second
 	// idleTimeout is Kafka's connections.max.idle.ms.
 	idleTimeout = 10 * time.Minute
@@ -162,11 +161,11 @@ func (c *conn) awaitFrame() (int, error) {
 }
 
 // deadline sets the read deadline, unless the server is stopping. Before the
-// login it is what is left of loginTimeout, however the bytes come.
+// login it is what is left of LoginTimeout, however the bytes come.
 func (c *conn) deadline(d time.Duration) {
 	at := time.Now().Add(d)
 	if c.client == nil {
-		at = c.started.Add(loginTimeout)
+		at = c.started.Add(c.srv.cfg.LoginTimeout)
 	}
 	_ = c.net.SetReadDeadline(at) // fails only when closed: the read will say so
 	if c.drain.Err() != nil {

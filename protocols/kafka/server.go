@@ -28,6 +28,9 @@ type Config struct {
 	Advertise string
 	// AdvertiseTLS is the same for clients that connect with TLS.
 	AdvertiseTLS string
+	// LoginTimeout is how long a peer may take, in all, until the first request
+	// has come that is allowed to do something; 0 is 30 s.
+	LoginTimeout time.Duration
 	// MaxBatchBytes is the largest batch accepted; 0 is 1048588, Kafka's
 	// max.message.bytes.
 	MaxBatchBytes int
@@ -46,6 +49,9 @@ type Config struct {
 }
 
 func (cfg *Config) defaults() {
+	if cfg.LoginTimeout <= 0 {
+		cfg.LoginTimeout = loginTimeout
+	}
 	if cfg.MaxBatchBytes <= 0 {
 		cfg.MaxBatchBytes = 1048588
 	}

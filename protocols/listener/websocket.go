@@ -47,6 +47,8 @@ var errNotHTTP = errors.New("not an HTTP request")
 
 var wsWriteBuffers = &sync.Pool{}
 
+var normalClosure = websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
+
 // upgrade answers the HTTP request on nc, within its deadline.
 func (w *WebSocket) upgrade(nc net.Conn) (net.Conn, error) {
 	in := bufio.NewReaderSize(io.LimitReader(nc, maxRequest), wsBuffer)
@@ -259,11 +261,16 @@ func (c *webConn) SetDeadline(t time.Time) error {
 	return c.below.setUser(t)
 }
 
+// Close says goodbye if that does not take long, and closes the connection.
+func (c *webConn) Close() error {
+	_ = c.ws.WriteControl(websocket.CloseMessage, normalClosure, time.Now().Add(partingTime)) // sent already, perhaps
+	return c.Conn.Close()
+}
+
 // CloseWrite says goodbye: nothing is written any more, and what Read returns
 // is of no meaning, until its error says that the peer has closed.
 func (c *webConn) CloseWrite() error {
-	text := websocket.FormatCloseMessage(websocket.CloseNormalClosure, "")
-	_ = c.ws.WriteControl(websocket.CloseMessage, text, time.Now().Add(controlTime)) // sent already, perhaps
+	_ = c.ws.WriteControl(websocket.CloseMessage, normalClosure, time.Now().Add(controlTime)) // sent already, perhaps
 	c.parted.Store(true)
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
