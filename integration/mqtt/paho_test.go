@@ -67,7 +67,7 @@ func TestPaho5(t *testing.T) {
 	}
 	c, a := client(&paho.Connect{ClientID: name("paho"), KeepAlive: 30, CleanStart: true,
 		UsernameFlag: true, Username: "guest", PasswordFlag: true, Password: []byte("guest")})
-	if p := a.Properties; *p.MaximumQoS != 1 || p.RetainAvailable || !p.SharedSubAvailable || !p.WildcardSubAvailable ||
+	if p := a.Properties; *p.MaximumQoS != 1 || !p.RetainAvailable || !p.SharedSubAvailable || !p.WildcardSubAvailable ||
 		!p.SubIDAvailable || *p.ReceiveMaximum != 4096 || *p.MaximumPacketSize != 16<<20 || *p.TopicAliasMaximum != 64 {
 		t.Errorf("%+v", p)
 	}

@@ -189,10 +189,6 @@ func TestNotSupported(t *testing.T) {
 		if got := p.subscribe(wire.Filter{Name: name("t"), QoS: 2}); !slices.Equal(got, []byte{1}) {
 			t.Errorf("granted % x", got)
 		}
-		retained := packet(version, 1, 1, "t", "x")
-		retained[0] |= 1
-		p.send(retained)
-		p.wantEnd(wire.RetainNotSupported)
 	}
 	p := open(t, shared, clean(wire.V5))
 	for _, reserved := range []string{"$share/g/t", "$queue/q", "$SYS/x", "$session/c"} {

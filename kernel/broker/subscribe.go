@@ -32,6 +32,7 @@ type SubscribeSpec struct {
 // Subscribed is what became of a SubscribeSpec: Attachment is nil if Err is not.
 type Subscribed struct {
 	Attachment *Attachment
+	Existed    bool // it has replaced a subscription to the same filter
 	Err        error
 }
 
@@ -124,6 +125,7 @@ func (h *Session) subscribe(specs []SubscribeSpec, out []Subscribed) {
 			out[i].Err = errors.Join(err, h.s.undo(ctx, m.old, m.next))
 			continue
 		}
+		out[i].Existed = m.old != nil
 		h.s.subs[m.next.Filter] = m.next
 		if m.old != nil && m.old.held != nil {
 			h.conn.tenant.unhold(m.old.held) // counted once more as next

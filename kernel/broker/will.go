@@ -60,7 +60,7 @@ func (h *Session) SetWill(ctx context.Context, w *kernel.Will) error {
 }
 
 // DropWill ends the will: the connection takes its leave.
-func (h *Session) DropWill(ctx context.Context) error {
+func (h *Session) DropWill() error {
 	if err := h.enter(); err != nil {
 		return err
 	}

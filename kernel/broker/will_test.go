@@ -80,7 +80,7 @@ func TestWills(t *testing.T) {
 		}
 
 		s, _ = w.client("farewell", true, expiry, 0, "2")
-		if err := s.DropWill(soon(t)); err != nil {
+		if err := s.DropWill(); err != nil {
 			t.Error(err)
 		}
 		s.Detach(expiry)
@@ -149,7 +149,7 @@ func TestWillsOutliveTheNode(t *testing.T) {
 	s.Detach(2 * time.Hour)
 	w.want("will/published=4")
 	s, _ = w.client("left", true, 2*time.Hour, 0, "5")
-	if err := s.DropWill(soon(t)); err != nil {
+	if err := s.DropWill(); err != nil {
 		t.Fatal(err)
 	}
 	w.client("ends", true, time.Second, time.Hour, "6")

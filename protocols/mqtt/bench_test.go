@@ -46,6 +46,14 @@ func (d *doneAtOnce) ToTopicOnce(_ session, _ uint16, name string, r *kernel.Rec
 	return d.ToTopic(name, r, token)
 }
 
+func (d *doneAtOnce) Retain(name string, rec *kernel.Record, token uint64) (int, error) {
+	return d.ToTopic(name, rec, token)
+}
+
+func (d *doneAtOnce) RetainOnce(_ session, _ uint16, name string, rec *kernel.Record, token uint64) (int, error) {
+	return d.ToTopic(name, rec, token)
+}
+
 func (d *doneAtOnce) Close() {}
 
 func benchConn(b *testing.B, version byte) *conn {

@@ -44,13 +44,14 @@ type conn struct {
 	expiry    time.Duration // of the session, after the connection
 	connected bool          // CONNACK with success is out
 	problem   bool          // reason strings are welcome
-	will      *will
+	leaving   bool          // DISCONNECT has discarded the will
 
 	in        inbound
 	msg       wire.Message // scratch of publish
 	names     names
 	aliases   []string
 	feeds     map[string]*feed // by filter
+	streams   streams          // of retained messages; its own locks
 	noLocals  int              // durable feeds that do not want our own messages
 	settling  settlement       // run of acknowledgements not handed on yet
 	acked     int              // acknowledgements since credit was granted
@@ -257,11 +258,11 @@ func (c *conn) stop() {
 // will is out before the session can be taken by another connection.
 func (c *conn) teardown() {
 	if c.publisher != nil {
-		c.leaveWill()
 		c.publisher.Close()
 	}
 	if c.session != nil {
 		c.settleRun() // acknowledged just before the end
+		c.farewell()
 		c.session.Detach(c.expiry)
 	}
 	if c.client != nil {

@@ -119,10 +119,9 @@ func (c *conn) accept(req *wire.ConnectRequest) error {
 		return err
 	}
 	c.session = session
-	c.server.wills.resolve(c.willKey(), present)
 	c.publisher = client.Publisher(c)
-	if req.Will != nil {
-		c.will = c.newWill(req.Will)
+	if err := c.leaveBehind(req.Will); err != nil {
+		return err
 	}
 	c.welcome(req, present)
 	if present {
@@ -135,11 +134,6 @@ func (c *conn) accept(req *wire.ConnectRequest) error {
 func (c *conn) settings(req *wire.ConnectRequest) error {
 	if req.AuthMethod != "" {
 		return fault(wire.BadAuthMethod, "enhanced authentication is not supported")
-	}
-	if w := req.Will; w != nil {
-		if w.Retain {
-			return fault(wire.RetainNotSupported, "retained messages are not supported")
-		}
 	}
 	c.clientID = req.ClientID
 	if c.clientID == "" {
@@ -210,7 +204,7 @@ func (c *conn) welcome(req *wire.ConnectRequest, present bool) {
 	l := &c.server.limits
 	a := wire.ConnectAnswer{
 		Version: c.version, SessionPresent: present,
-		MaximumQoS: 2, RetainAvailable: false,
+		MaximumQoS: 2, RetainAvailable: true,
 		ReceiveMaximum: uint16(l.ReceiveMaximum), MaximumPacketSize: uint32(l.MaximumPacketSize),
 		TopicAliasMaximum: uint16(l.TopicAliases),
 	}

@@ -21,7 +21,7 @@ func (c *conn) disconnect(body []byte) error {
 		c.expiry = seconds(d.SessionExpiry)
 	}
 	if d.Code == wire.Success {
-		c.will = nil
+		c.leaving = true
 	}
 	return io.EOF
 }

@@ -28,6 +28,8 @@ type fakeNode struct {
 	onPublish func(p published) (matched int, err error)
 	counters  broker.Counters
 	subErr    error
+	willErr   error
+	retained  map[string][]kernel.Retained // by filter
 }
 
 type published struct {
@@ -36,6 +38,7 @@ type published struct {
 	topic string
 	rec   kernel.Record
 	token uint64
+	kept  bool // by Retain
 }
 
 func (p published) header(name string) string {
@@ -100,6 +103,12 @@ func (c *fakeClient) AttachSession(_ context.Context, id string, clean bool, exp
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	s, present := n.sessions[id]
+	if s != nil && s.left != nil {
+		s.left.Stop()
+		if s.left = nil; clean {
+			n.publishWill(s)
+		}
+	}
 	if clean || !present {
 		s, present = &fakeSession{node: n, numbers: map[uint16]bool{}, id: id, subs: map[string]kernel.Subscription{}, feeds: map[string]*fakeMember{}}, false
 		n.sessions[id] = s
@@ -116,11 +125,23 @@ type fakePublisher struct {
 func (p *fakePublisher) Close() {}
 
 func (p *fakePublisher) ToTopic(name string, r *kernel.Record, token uint64) (int, error) {
+	return p.publish(name, r, token, false)
+}
+
+func (p *fakePublisher) Retain(name string, r *kernel.Record, token uint64) (int, error) {
+	return p.publish(name, r, token, true)
+}
+
+func (p *fakePublisher) RetainOnce(s session, number uint16, name string, r *kernel.Record, token uint64) (int, error) {
+	return p.ToTopicOnce(s, number, name, r, token)
+}
+
+func (p *fakePublisher) publish(name string, r *kernel.Record, token uint64, kept bool) (int, error) {
 	c := kernel.Record{Key: slices.Clone(r.Key), Value: slices.Clone(r.Value), Timestamp: r.Timestamp}
 	for _, h := range r.Headers {
 		c.Headers = append(c.Headers, kernel.Header{Key: string([]byte(h.Key)), Value: slices.Clone(h.Value)})
 	}
-	pub := published{by: p.client, done: p.done, topic: name, rec: c, token: token}
+	pub := published{by: p.client, done: p.done, topic: name, rec: c, token: token, kept: kept}
 	n := p.client.node
 	n.mu.Lock()
 	n.published = append(n.published, pub)
@@ -156,7 +177,17 @@ func (p *fakePublisher) ToTopicOnce(s session, number uint16, name string, r *ke
 	return n, err
 }
 
+// publishWill publishes the will of a session, as the kernel does. mu is held.
+func (n *fakeNode) publishWill(s *fakeSession) {
+	if w := s.will; w != nil {
+		n.published = append(n.published, published{topic: w.Topic, rec: w.Record})
+	}
+	s.will, s.left = nil, nil
+}
+
 type fakeSession struct {
+	will *kernel.Will // n.mu guards it
+	left *time.Timer
 	numbers  map[uint16]bool // in use, for messages stored once
 	node     *fakeNode
 	id       string
@@ -189,8 +220,10 @@ func (s *fakeSession) Subscribe(ctx context.Context, subs []kernel.Subscription,
 			continue
 		}
 		s.mu.Lock()
+		_, existed := s.subs[sub.Filter]
 		s.subs[sub.Filter] = sub
 		s.mu.Unlock()
+		out[i].existed = existed
 		out[i].member, out[i].err = s.Attach(ctx, sub, feeds[i])
 	}
 	return out
@@ -232,10 +265,48 @@ func (s *fakeSession) Detach(expiry time.Duration) {
 	s.node.mu.Lock()
 	defer s.node.mu.Unlock()
 	s.expiry, s.taken = expiry, nil
+	if w := s.will; w != nil && min(w.Delay, expiry) > 0 {
+		s.left = time.AfterFunc(min(w.Delay, expiry), func() {
+			s.node.mu.Lock()
+			defer s.node.mu.Unlock()
+			s.node.publishWill(s)
+		})
+	} else {
+		s.node.publishWill(s)
+	}
 	if expiry == 0 && s.node.sessions[s.id] == s {
 		delete(s.node.sessions, s.id)
 	}
 	close(s.detached)
+}
+
+func (s *fakeSession) SetWill(_ context.Context, w *kernel.Will) error {
+	s.node.mu.Lock()
+	defer s.node.mu.Unlock()
+	s.will = w
+	return s.node.willErr
+}
+
+func (s *fakeSession) DropWill() error {
+	s.node.mu.Lock()
+	defer s.node.mu.Unlock()
+	s.will = nil
+	return nil
+}
+
+func (s *fakeSession) Retained(_ context.Context, filter string) (cursor, error) {
+	s.node.mu.Lock()
+	defer s.node.mu.Unlock()
+	return &fakeCursor{list: slices.Clone(s.node.retained[filter])}, nil
+}
+
+// fakeCursor gives out a list a few at a time.
+type fakeCursor struct{ list []kernel.Retained }
+
+func (c *fakeCursor) Next(_, _ int) (list []kernel.Retained, more bool, err error) {
+	n := min(3, len(c.list))
+	list, c.list = c.list[:n], c.list[n:]
+	return list, len(c.list) > 0, nil
 }
 
 type fakeMember struct {

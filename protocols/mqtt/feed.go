@@ -24,6 +24,9 @@ type feed struct {
 	hungry bool   // in a line of the window
 	holds  bool   // listed in window.holders
 	gone   bool   // unsubscribed, replaced or ended
+	// overtaken are the retained messages published since the subscription; nil
+	// once those of before are all sent.
+	overtaken map[string]struct{}
 }
 
 func newFeed(c *conn, sub kernel.Subscription) *feed {
@@ -80,6 +83,9 @@ func (f *feed) Live(m *kernel.LiveMessage, _ uint64) bool {
 	defer s.unlock()
 	if s.closed {
 		return true
+	}
+	if f.overtaken != nil && isRetained(m.Record) {
+		f.overtake(bytesOf(m.Name))
 	}
 	return s.live(f, m)
 }

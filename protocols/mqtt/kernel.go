@@ -29,6 +29,8 @@ type client interface {
 type publisher interface {
 	ToTopic(name string, r *kernel.Record, token uint64) (matched int, err error)
 	ToTopicOnce(s session, number uint16, name string, r *kernel.Record, token uint64) (matched int, err error)
+	Retain(name string, r *kernel.Record, token uint64) (matched int, err error)
+	RetainOnce(s session, number uint16, name string, r *kernel.Record, token uint64) (matched int, err error)
 	Close()
 }
 
@@ -40,13 +42,17 @@ type session interface {
 	Attach(ctx context.Context, sub kernel.Subscription, f *feed) (member, error)
 	Unsubscribe(ctx context.Context, filter string) (existed bool, err error)
 	Release(numbers []uint16, done func(unknown []uint16, err error))
+	Retained(ctx context.Context, filter string) (cursor, error)
+	SetWill(ctx context.Context, w *kernel.Will) error
+	DropWill() error
 	Detach(expiry time.Duration)
 }
 
 // subscribed is what became of one subscription.
 type subscribed struct {
-	member member
-	err    error
+	member  member
+	existed bool // it has replaced one
+	err     error
 }
 
 type member interface {
@@ -77,6 +83,10 @@ func (p realPublisher) ToTopicOnce(s session, number uint16, name string, r *ker
 	return p.Publisher.ToTopicOnce(s.(realSession).Session, number, name, r, token)
 }
 
+func (p realPublisher) RetainOnce(s session, number uint16, name string, r *kernel.Record, token uint64) (int, error) {
+	return p.Publisher.RetainOnce(s.(realSession).Session, number, name, r, token)
+}
+
 func (c realClient) AttachSession(ctx context.Context, clientID string, clean bool, expiry time.Duration, taken func()) (session, bool, error) {
 	s, present, err := c.Conn.AttachSession(ctx, clientID, clean, expiry, taken)
 	if err != nil {
@@ -95,12 +105,17 @@ func (s realSession) Subscribe(ctx context.Context, subs []kernel.Subscription, 
 	out := make([]subscribed, len(subs))
 	for i, s := range s.SubscribeAll(ctx, specs) {
 		out[i].member, out[i].err = memberOf(s.Attachment, s.Err)
+		out[i].existed = s.Existed
 	}
 	return out
 }
 
 func (s realSession) Attach(ctx context.Context, sub kernel.Subscription, f *feed) (member, error) {
 	return memberOf(s.Session.Attach(ctx, sub, 0, f, f))
+}
+
+func (s realSession) Retained(ctx context.Context, filter string) (cursor, error) {
+	return s.Session.Retained(ctx, filter)
 }
 
 func memberOf(a *broker.Attachment, err error) (member, error) {

@@ -15,11 +15,11 @@ func (c *conn) publish(first byte, body []byte) error {
 	if err := m.Parse(c.version, first, body); err != nil {
 		return err
 	}
-	if m.Retain {
-		return fault(wire.RetainNotSupported, "retained messages are not supported")
-	}
 	in := &c.in
 	in.begin(m.Payload, m.QoS)
+	if m.Retain {
+		in.add(kernel.HeaderRetain, value1)
+	}
 	if c.version == wire.V5 {
 		if err := in.properties(&m.Properties, c.identity.User); err != nil {
 			return err
@@ -49,7 +49,7 @@ func (c *conn) publish(first byte, body []byte) error {
 	switch {
 	case err != nil:
 		c.acks.complete(token, publishReason(err), kernel.CodeOf(err) == kernel.CodeUnknown)
-	case matched == 0:
+	case matched == 0 && !m.Retain:
 		c.acks.unmatched(token)
 	}
 	c.acks.submitted.Store(token)
@@ -108,10 +108,14 @@ func (c *conn) send(topic string, m *wire.Message, token uint64) (matched int, e
 	switch {
 	case reservedTopic(topic):
 		return 0, kernel.Errorf(kernel.CodeInvalidName, "topic", topic, "the name is reserved")
+	case m.QoS == 2 && m.Retain:
+		return c.publisher.RetainOnce(c.session, m.ID, topic, &c.in.rec, token)
 	case m.QoS == 2:
 		return c.publisher.ToTopicOnce(c.session, m.ID, topic, &c.in.rec, token)
 	case m.QoS == 1 && c.acks.inUse(m.ID):
 		return 0, errInUse
+	case m.Retain:
+		return c.publisher.Retain(topic, &c.in.rec, token)
 	}
 	return c.publisher.ToTopic(topic, &c.in.rec, token)
 }

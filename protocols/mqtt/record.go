@@ -2,6 +2,7 @@ package mqtt
 
 import (
 	"strconv"
+	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/protocols/mqtt/wire"
@@ -25,6 +26,9 @@ type inbound struct {
 	// routeAt is where in rec.Headers the address is to be put, 0 = nowhere: the
 	// place of the user property x-kafka-key that has set the key.
 	routeAt int
+	// will: the expiry is kept in expiry, as it begins later; 0 = none.
+	will   bool
+	expiry time.Duration
 }
 
 // begin starts a record.
@@ -49,6 +53,10 @@ func (in *inbound) properties(p *wire.Properties, user string) error {
 				in.add(kernel.HeaderUTF8, value1)
 			}
 		case wire.PropMessageExpiry:
+			if in.will {
+				in.expiry = max(time.Duration(p.Num)*time.Second, 1)
+				continue
+			}
 			at := in.now + int64(p.Num)*1000
 			in.add(kernel.HeaderExpiresAt, strconv.AppendInt(in.number[:0], at, 10))
 		case wire.PropContentType:

@@ -137,6 +137,9 @@ func (s *sender) deliver(f *feed, d *kernel.Delivery, now int64) {
 	}
 	m := &s.msg
 	m.fromView(d.Record, f.topic, s.version == wire.V5)
+	if f.overtaken != nil && m.retain {
+		f.overtake(m.topic)
+	}
 	s.win.delivered(f, d.Record.Size)
 	if m.expired(now) || f.noLocal && len(m.origin) > 0 && string(m.origin) == s.clientID {
 		s.settled(f, d.Partition, d.Offset)

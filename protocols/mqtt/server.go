@@ -89,7 +89,6 @@ type Server struct {
 	limits Limits
 	log    zerolog.Logger
 	conns  listener.Group
-	wills  wills
 	queued *listener.Memory // bytes that wait for clients, to accountStep per connection
 
 	mu       sync.Mutex
@@ -103,7 +102,6 @@ func NewServer(c Config) *Server { return newServer(realNode{c.Broker}, c.Limits
 func newServer(n node, l Limits, log zerolog.Logger) *Server {
 	s := &Server{node: n, limits: l.withDefaults(), log: log, open: map[*conn]struct{}{}}
 	s.queued = listener.NewMemory(s.limits.OutTotal)
-	s.wills.init(s)
 	return s
 }
 
@@ -114,9 +112,8 @@ func (s *Server) Serve(l net.Listener) error { return s.conns.Serve(l, s.handle)
 
 // Shutdown ends the server: it accepts no more, publishes of clients that are
 // under way are acknowledged for up to two seconds, clients are disconnected
-// (0x8B), wills that wait for their delay are published. It returns when
-// nothing of it runs any more; once ctx is done the connections are cut. The
-// broker must still work.
+// (0x8B), which publishes their wills. It returns when nothing of it runs any
+// more; once ctx is done the connections are cut. The broker must still work.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.stopping = true
@@ -124,9 +121,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		c.stop()
 	}
 	s.mu.Unlock()
-	err := s.conns.Shutdown(ctx)
-	s.wills.close()
-	return err
+	return s.conns.Shutdown(ctx)
 }
 
 func (s *Server) handle(nc net.Conn) {

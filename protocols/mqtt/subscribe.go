@@ -21,6 +21,7 @@ func (c *conn) subscribe(body []byte) error {
 	for i, flt := range req.Filters {
 		subs[i] = kernel.Subscription{Filter: flt.Name, QoS: min(flt.QoS, 1), Options: flt.Options, Identifier: req.Identifier}
 		feeds[i] = newFeed(c, subs[i])
+		feeds[i].expectRetained(&subs[i])
 	}
 	results := c.session.Subscribe(c.ctx, subs, feeds)
 	if c.ctx.Err() != nil {
@@ -30,6 +31,9 @@ func (c *conn) subscribe(body []byte) error {
 	for i, r := range results {
 		if r.err == nil {
 			c.addFeed(feeds[i], r.member)
+			if err := c.retained(feeds[i], &subs[i], r.existed); err != nil {
+				return err
+			}
 		}
 	}
 	c.replenish()

@@ -151,6 +151,7 @@ func (c *conn) replenish() {
 			g.to.Credit(g.n)
 		}
 		if n < grantRun {
+			c.streamOn()
 			return
 		}
 	}

@@ -1,0 +1,227 @@
+package mqtt
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/protocols/mqtt/wire"
+)
+
+const (
+	// retainedPage is how many retained messages are read at a time, and
+	// retainedBytes from how many bytes on no more are.
+	retainedPage  = 128
+	retainedBytes = 64 << 10
+	// maxOvertaken bounds the names of a stream whose messages were replaced while
+	// it ran.
+	maxOvertaken = 10_000
+)
+
+// cursor reads the retained messages that a filter matches.
+type cursor interface {
+	Next(max, bytes int) (list []kernel.Retained, more bool, err error)
+}
+
+// stream is what is retained under a new subscription, on its way to the client.
+type stream struct {
+	parent *feed // of the subscription
+	// feed stands for the messages in the window: nothing is settled for them.
+	feed   *feed
+	cursor cursor
+	page   []kernel.Retained // read, from at on not sent
+	at     int
+	more   bool
+}
+
+// streams are those of a connection, one after the other. Whoever has made room,
+// the reader or the writer, sends some more; nobody waits.
+type streams struct {
+	some    atomic.Bool // there are any: most connections have none
+	working sync.Mutex  // held by who sends
+	again   atomic.Bool // somebody wanted to send meanwhile
+
+	mu   sync.Mutex
+	list []*stream
+}
+
+// wantsRetained reports whether a SUBSCRIBE asks for retained messages (3.3.1.3):
+// those of shared subscriptions never do.
+func wantsRetained(sub *kernel.Subscription, existed bool) bool {
+	if kernel.IsShare(sub.Filter) {
+		return false
+	}
+	switch sub.Options & wire.OptionRetainHandling >> 4 {
+	case 0:
+		return true
+	case 1:
+		return !existed
+	default:
+		return false
+	}
+}
+
+// expectRetained notes, before a subscription is fed, which retained messages are
+// replaced while those of before are on their way.
+func (f *feed) expectRetained(sub *kernel.Subscription) {
+	if wantsRetained(sub, false) {
+		f.overtaken = make(map[string]struct{})
+	}
+}
+
+// overtake notes that a retained message has been published, which came to the
+// client, or will, as any other: what was retained before is outdated. mu is held.
+func (f *feed) overtake(topic []byte) {
+	if len(f.overtaken) < maxOvertaken {
+		f.overtaken[string(topic)] = struct{}{}
+	}
+}
+
+// retained begins to send what is retained under a subscription.
+func (c *conn) retained(f *feed, sub *kernel.Subscription, existed bool) error {
+	if !wantsRetained(sub, existed) {
+		f.settleOvertaken()
+		return nil
+	}
+	cur, err := c.session.Retained(c.ctx, sub.Filter)
+	if err != nil {
+		return err
+	}
+	own := &feed{
+		conn: c, filter: f.filter, topic: f.topic, qos: f.qos, noLocal: f.noLocal, identifier: f.identifier,
+	}
+	q := &c.streams
+	q.mu.Lock()
+	q.list = append(q.list, &stream{parent: f, feed: own, cursor: cur, more: true})
+	q.some.Store(true)
+	q.mu.Unlock()
+	return nil
+}
+
+// isRetained reports whether a record was published to be retained.
+func isRetained(r *kernel.Record) bool {
+	for i := range r.Headers {
+		if r.Headers[i].Key == kernel.HeaderRetain {
+			return true
+		}
+	}
+	return false
+}
+
+func (f *feed) settleOvertaken() {
+	s := &f.conn.out
+	s.mu.Lock()
+	f.overtaken = nil
+	s.mu.Unlock()
+}
+
+// streamOn sends retained messages, as far as the buffer and the window allow.
+func (c *conn) streamOn() {
+	q := &c.streams
+	for q.some.Load() {
+		q.again.Store(true)
+		if !q.working.TryLock() {
+			return // who works sees again
+		}
+		q.again.Store(false)
+		c.streamAll()
+		q.working.Unlock()
+		if !q.again.Load() {
+			return
+		}
+	}
+}
+
+func (c *conn) streamAll() {
+	q := &c.streams
+	for {
+		q.mu.Lock()
+		if len(q.list) == 0 {
+			q.list = nil
+			q.some.Store(false)
+			q.mu.Unlock()
+			return
+		}
+		st := q.list[0]
+		q.mu.Unlock()
+		if !c.streamSome(st) {
+			return
+		}
+		st.parent.settleOvertaken()
+		q.mu.Lock()
+		q.list[0] = nil
+		q.list = q.list[1:]
+		q.mu.Unlock()
+	}
+}
+
+// streamSome sends messages of one stream and reports whether it has ended.
+func (c *conn) streamSome(st *stream) (ended bool) {
+	s := &c.out
+	for {
+		if st.at == len(st.page) {
+			if !st.more {
+				return true
+			}
+			if ended, room := s.streamRoom(st); ended || !room {
+				return ended
+			}
+			var err error
+			st.page, st.more, err = st.cursor.Next(retainedPage, retainedBytes)
+			if st.at = 0; err != nil {
+				c.end(wire.UnspecifiedError, "retained messages cannot be read: "+explain(err), err)
+				return true
+			}
+			continue
+		}
+		now := time.Now().UnixMilli()
+		s.mu.Lock()
+		room := true
+		for st.at < len(st.page) && room && !s.closed && !st.parent.gone {
+			if room = s.backlog() < s.bound(lowMark) && s.retained(st, &st.page[st.at], now); room {
+				st.page[st.at] = kernel.Retained{}
+				st.at++
+			}
+		}
+		ended := s.closed || st.parent.gone
+		s.unlock()
+		if ended || !room {
+			return ended
+		}
+	}
+}
+
+// streamRoom reports whether a stream has ended, and whether there is room to go on.
+func (s *sender) streamRoom(st *stream) (ended, room bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.closed || st.parent.gone, s.backlog() < s.bound(lowMark) && (st.feed.qos == 0 || s.win.open())
+}
+
+// retained writes one retained message, with RETAIN set (3.3.1-8). It returns false
+// if it has to wait for the window. mu is held.
+func (s *sender) retained(st *stream, r *kernel.Retained, now int64) bool {
+	if _, outdated := st.parent.overtaken[r.Name]; outdated {
+		return true
+	}
+	m, f := &s.msg, st.feed
+	m.fromRecord(&r.Record, r.Name, s.version == wire.V5)
+	if m.expired(now) || f.noLocal && len(m.origin) > 0 && string(m.origin) == s.clientID {
+		return true
+	}
+	fr := s.frameOf(f, m)
+	fr.Retain = true
+	switch {
+	case s.tooLarge(fr.Size()):
+		s.dropped++
+		return true
+	case fr.QoS == 0:
+	case s.win.open():
+		fr.ID = s.win.take(f, 0, 0)
+	default:
+		return false
+	}
+	s.append(&fr, m, now)
+	return true
+}
