@@ -1,6 +1,8 @@
 package amqp
 
 import (
+	"sync/atomic"
+
 	"github.com/trivium-mq/trivium/protocols/amqp/wire"
 )
 
@@ -17,6 +19,8 @@ type channel struct {
 	prefetch  int       // of consumers to come, 0 = unlimited
 	lastQueue string    // the last one declared, what "" means
 	pullers   map[pullKey]*consumer
+
+	confirming atomic.Bool // confirms is set, for listings
 
 	// reused by the handlers of frequent methods
 	ack    wire.BasicAck
@@ -43,7 +47,7 @@ func (c *conn) openChannel(fr wire.Frame) error {
 	ch := &channel{c: c, id: fr.Channel, consumers: make(map[string]*consumer)}
 	ch.content.ch = ch
 	ch.pub = c.link.Publisher(nil)
-	c.channels[fr.Channel] = ch
+	c.addChannel(ch)
 	ch.send(&wire.ChannelOpenOk{})
 	return nil
 }
@@ -129,9 +133,9 @@ func (ch *channel) discard(fr wire.Frame) error {
 	switch id {
 	case wire.IDChannelClose:
 		ch.send(&wire.ChannelCloseOk{})
-		delete(ch.c.channels, ch.id)
+		ch.c.dropChannel(ch.id)
 	case wire.IDChannelCloseOk:
-		delete(ch.c.channels, ch.id)
+		ch.c.dropChannel(ch.id)
 	}
 	return nil
 }
@@ -235,7 +239,7 @@ func (ch *channel) dispatch(m wire.Method) error {
 
 func (ch *channel) onClose() error {
 	ch.release()
-	delete(ch.c.channels, ch.id)
+	ch.c.dropChannel(ch.id)
 	ch.send(&wire.ChannelCloseOk{})
 	return nil
 }

@@ -161,6 +161,7 @@ func (w *confirms) settled(seq uint64, o outcome) {
 func (ch *channel) onConfirmSelect(m *wire.ConfirmSelect) error {
 	if ch.confirms == nil {
 		ch.confirms = newConfirms(ch)
+		ch.confirming.Store(true)
 		ch.pub.Close() // nothing is under way: see inOrder
 		ch.pub = ch.c.link.Publisher(ch.confirms)
 	}

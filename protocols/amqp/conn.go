@@ -15,6 +15,7 @@ import (
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/kernel/broker"
 	"github.com/trivium-mq/trivium/protocols/amqp/wire"
+	"github.com/trivium-mq/trivium/protocols/listener"
 )
 
 // conn is one connection. Fields without remark belong to the reader
@@ -38,16 +39,18 @@ type conn struct {
 	authClose  bool // client wants connection.close on a failed login
 	cancelNote bool // client understands basic.cancel from the server
 	clientName string
+	mechanism  string            // it authenticated by
+	properties []kernel.Argument // what it says of itself
 
 	patience time.Duration // two heartbeats as agreed, 0 = for ever
 	idle     time.Duration // patience once the handshake is over: a read may take that long
 	renewed  time.Time     // when the read deadline was last set
 
-	channels map[uint16]*channel
-	partial  []*channel     // with a content that aliases the read buffer
-	settling []*consumer    // with settles or credit not yet handed on
-	returned []*confirms    // with outcomes of the reader's own to flush
-	entries  []unackedEntry // for settles of many at once
+	channels map[uint16]*channel // changed under out.mu
+	partial  []*channel          // with a content that aliases the read buffer
+	settling []*consumer         // with settles or credit not yet handed on
+	returned []*confirms         // with outcomes of the reader's own to flush
+	entries  []unackedEntry      // for settles of many at once
 	rec      builder
 	decoder  wire.Decoder
 
@@ -357,7 +360,7 @@ func (c *conn) release() {
 	c.flush()
 	for id, ch := range c.channels {
 		ch.release()
-		delete(c.channels, id)
+		c.dropChannel(id)
 	}
 	if c.link != nil {
 		c.link.Close()
@@ -383,5 +386,8 @@ func (c *conn) info() kernel.ConnectionInfo {
 	if name == "" {
 		name = c.nc.RemoteAddr().String() + " -> " + c.nc.LocalAddr().String()
 	}
-	return kernel.ConnectionInfo{Protocol: protocol, Name: name, Remote: c.nc.RemoteAddr(), Local: c.nc.LocalAddr()}
+	return kernel.ConnectionInfo{
+		Protocol: protocol, Name: name, Remote: c.nc.RemoteAddr(), Local: c.nc.LocalAddr(), Version: "0-9-1", Mechanism: c.mechanism,
+		Secure: listener.Secure(c.nc), Properties: c.properties, Heartbeat: c.patience / 2, Channels: c,
+	}
 }

@@ -283,7 +283,7 @@ func (ch *channel) onConsume(m *wire.BasicConsume) error {
 		return err
 	}
 	k := &consumer{ch: ch, tag: tag, noAck: m.NoAck, prefetch: ch.prefetch, average: assumedBytes}
-	if err := ch.join(k, name, kernel.MemberOptions{AutoSettle: m.NoAck, Exclusive: m.Exclusive, Tag: tag}); err != nil {
+	if err := ch.join(k, name, kernel.MemberOptions{AutoSettle: m.NoAck, Exclusive: m.Exclusive, Tag: tag, Channel: int(ch.id), Prefetch: ch.prefetch}); err != nil {
 		return err
 	}
 	if err := ch.streamConsume(m, k, name); err != nil {

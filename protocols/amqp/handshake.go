@@ -125,6 +125,7 @@ func await[M any, P interface {
 // login checks the client's credentials.
 func (c *conn) login(m *wire.ConnectionStartOk) (kernel.Identity, error) {
 	c.readClientProperties(m.ClientProperties)
+	c.mechanism, c.properties = m.Mechanism, arguments(m.ClientProperties)
 	creds, err := parseResponse(m.Mechanism, []byte(m.Response))
 	if err != nil {
 		return kernel.Identity{}, err

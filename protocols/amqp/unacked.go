@@ -24,6 +24,9 @@ type unacked struct {
 
 const squeezeFrom = 64
 
+// len is the number of deliveries that are not settled.
+func (u *unacked) len() int { return len(u.entries) - u.head - u.settled }
+
 // push adds a delivery with a tag above all others.
 func (u *unacked) push(e unackedEntry) {
 	if len(u.entries) == cap(u.entries) && u.head > len(u.entries)/2 { // else moving would cost more than it frees

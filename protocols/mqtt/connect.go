@@ -106,6 +106,10 @@ func (c *conn) accept(req *wire.ConnectRequest) error {
 	info := kernel.ConnectionInfo{
 		Protocol: protocol, Name: fmt.Sprintf("%v -> %v", c.net.RemoteAddr(), c.net.LocalAddr()),
 		ClientID: c.clientID, Remote: c.net.RemoteAddr(), Local: c.net.LocalAddr(),
+		Version: "3.1.1", Secure: listener.Secure(c.net), Heartbeat: c.keepAlive,
+	}
+	if c.version == wire.V5 {
+		info.Version = "5.0"
 	}
 	client, err := c.server.node.Connect(c.identity, info, c.evict)
 	if err != nil {
