@@ -8,6 +8,8 @@ import (
 	"os"
 
 	"github.com/spf13/cobra"
+
+	"github.com/trivium-mq/trivium/cmd/trivium/cli"
 )
 
 // Version is set at link time.
@@ -15,8 +17,9 @@ var Version = "0.1.0-dev"
 
 // exit codes of every command.
 const (
-	exitFailed = 1 // it ran and failed
-	exitUsage  = 2 // wrong flags, configuration, or surroundings; nothing was started
+	exitFailed      = 1 // it ran and failed, or was refused
+	exitUsage       = 2 // wrong flags, configuration, or surroundings; nothing was started
+	exitUnreachable = 3 // there is no node at the address
 )
 
 // usageError is an error the user can mend before starting again.
@@ -28,11 +31,21 @@ func (e usageError) Unwrap() error { return e.err }
 func main() {
 	if err := root().Execute(); err != nil {
 		fmt.Fprintln(os.Stderr, "trivium: "+err.Error())
-		if _, ok := errors.AsType[usageError](err); ok {
-			os.Exit(exitUsage)
-		}
-		os.Exit(exitFailed)
+		os.Exit(exitCode(err))
 	}
+}
+
+func exitCode(err error) int {
+	_, wrong := errors.AsType[usageError](err)
+	_, wrongToo := errors.AsType[cli.UsageError](err)
+	_, unreachable := errors.AsType[cli.ConnectError](err)
+	switch {
+	case wrong || wrongToo:
+		return exitUsage
+	case unreachable:
+		return exitUnreachable
+	}
+	return exitFailed
 }
 
 func root() *cobra.Command {
@@ -45,6 +58,7 @@ func root() *cobra.Command {
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	cmd.AddCommand(serveCommand(), configCommand(), benchCommand())
+	cmd.AddCommand(cli.Commands(os.Stdin, os.Stdout)...)
 	return cmd
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -15,7 +16,7 @@ const envPrefix = "TRIVIUM_"
 
 // reservedEnv are names with our prefix that the project's own tests and
 // scripts use; they are no settings.
-var reservedEnv = map[string]bool{"BIN": true, "CRASH_ROUNDS": true, "HISTORIES": true, "SEED": true, "AMQP_ADDR": true}
+var reservedEnv = map[string]bool{"BIN": true, "CRASH_ROUNDS": true, "HISTORIES": true, "SEED": true, "AMQP_ADDR": true, "URL": true, "USER": true, "PASSWORD": true}
 
 // Loaded is a configuration and where each part of it comes from.
 type Loaded struct {
@@ -52,7 +53,7 @@ func (f *Flags) Register(to *pflag.FlagSet) {
 			about += " (default " + s.Default + ")"
 		}
 		v := to.VarPF(&flagValue{to: f, setting: s}, s.Flag, "", about)
-		if s.field.Kind().String() == "bool" {
+		if s.field.Kind() == reflect.Bool {
 			v.NoOptDefVal = "true"
 		}
 	}
