@@ -34,6 +34,9 @@ func (c *Conn) Join(ctx context.Context, addr kernel.GroupAddress, opt kernel.Me
 		return nil, err
 	}
 	defer c.end()
+	if err := c.allowGroup(addr); err != nil {
+		return nil, err
+	}
 	return c.join(addr, opt, opt.Create, to)
 }
 

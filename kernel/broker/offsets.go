@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/trivium-mq/trivium/kernel"
@@ -43,6 +44,9 @@ func (c *Conn) CommitOffsets(ctx context.Context, group string, commits []Offset
 	if err := kernel.CheckName("group", group); err != nil {
 		return err
 	}
+	if err := c.allow(kernel.Read, KindGroup, group); err != nil {
+		return err
+	}
 	if len(commits) == 0 {
 		return nil
 	}
@@ -63,6 +67,9 @@ func (c *Conn) CommitOffsets(ctx context.Context, group string, commits []Offset
 
 // Offsets returns the committed positions of a reader group, all topics.
 func (c *Conn) Offsets(group string) ([]OffsetCommit, error) {
+	if err := c.allow(kernel.Read, KindGroup, group); err != nil {
+		return nil, err
+	}
 	prefix := offsetKey(c.tenant.name, group)
 	var list []OffsetCommit
 	err := c.b.durable.Iterate(prefix, func(key, value []byte) error {
@@ -90,7 +97,8 @@ func readOffset(key, value []byte) (o OffsetCommit, err error) {
 	return o, errors.Join(k.Done(), v.Done())
 }
 
-// OffsetGroups lists the reader groups that have committed positions.
+// OffsetGroups lists the reader groups that have committed positions and that the
+// user may read.
 func (c *Conn) OffsetGroups() []string {
 	prefix := []byte(offsetPrefix + c.tenant.name + "\x00")
 	var names []string
@@ -104,11 +112,14 @@ func (c *Conn) OffsetGroups() []string {
 	if err != nil {
 		c.b.log.Error().Err(err).Msg("the reader groups could not be listed")
 	}
-	return names
+	return slices.DeleteFunc(names, func(name string) bool { return !c.May(kernel.Read, KindGroup, name) })
 }
 
 // DeleteOffsets forgets a reader group's positions.
 func (c *Conn) DeleteOffsets(ctx context.Context, group string) error {
+	if err := c.allow(kernel.Read, KindGroup, group); err != nil {
+		return err
+	}
 	return c.b.dropKeys(offsetKey(c.tenant.name, group), func([]byte) bool { return true })
 }
 

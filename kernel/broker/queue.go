@@ -57,11 +57,17 @@ func (c *Conn) DeclareQueue(ctx context.Context, q QueueSpec) (QueueInfo, error)
 			return QueueInfo{}, err
 		}
 	}
+	if err := c.allow(kernel.Configure, KindQueue, q.Name); err != nil {
+		return QueueInfo{}, err
+	}
 	if topic, ok := c.tenant.table.Load().Topic(kernel.Plain, q.Name); ok && topic.Queue != nil {
 		info, err := c.redeclare(topic, &q)
 		if kernel.CodeOf(err) != kernel.CodeNotFound {
 			return info, err
 		} // else it is going just now
+	}
+	if err := c.allowDeadLetters(&q); err != nil {
+		return QueueInfo{}, err
 	}
 	defer c.tenant.names.lock(claim{topicLockKey(false, q.Name), true})()
 	topic, ok := c.tenant.table.Load().Topic(kernel.Plain, q.Name)
@@ -220,8 +226,12 @@ func (c *Conn) redeclare(topic *route.Topic, q *QueueSpec) (QueueInfo, error) {
 	return c.info(q.Name, kernel.QueueAddress(c.tenant.name, q.Name))
 }
 
-// Queue returns the state of a queue or share address: CodeNotFound, CodeLocked.
+// Queue returns the state of a queue or share address: CodeNotFound, CodeLocked,
+// CodeAccessRefused unless the user may do anything with it.
 func (c *Conn) Queue(name string) (QueueInfo, error) {
+	if err := c.allowAny(KindQueue, name); err != nil {
+		return QueueInfo{}, err
+	}
 	addr, err := c.Address(name)
 	if err != nil {
 		return QueueInfo{}, err
@@ -271,6 +281,9 @@ func (c *Conn) DeleteQueue(ctx context.Context, name string, ifUnused, ifEmpty b
 	defer c.end()
 	t := c.tenant
 	addr, err := c.Address(name)
+	if err == nil {
+		err = c.allow(kernel.Configure, KindQueue, name)
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -301,6 +314,9 @@ func (c *Conn) PurgeQueue(ctx context.Context, name string) (int64, error) {
 	}
 	defer c.end()
 	addr, err := c.Address(name)
+	if err == nil {
+		err = c.allowGroup(addr)
+	}
 	if err != nil {
 		return 0, err
 	}

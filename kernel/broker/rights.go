@@ -10,10 +10,10 @@ import (
 
 // The kinds of resource that permissions know.
 const (
-	Exchanges = "exchange"
-	Queues    = "queue"
-	TopicKind = "topic"
-	Groups    = "group"
+	KindExchange = "exchange"
+	KindQueue    = "queue"
+	KindTopic    = "topic"
+	KindGroup    = "group"
 )
 
 // held are the rights of a connection's user as of a directory.
@@ -29,14 +29,17 @@ func (c *Conn) rights() *auth.Rights {
 		return h.rights
 	}
 	h := &held{dir: d, rights: d.Rights(c.identity.User, c.tenant.name, c.about.ClientID)}
+	if c.operator {
+		h.rights = d.AllRights()
+	}
 	c.held.Store(h)
 	return h.rights
 }
 
 // May reports whether the connection's user may do something to a resource, for
 // listings and answers that must not tell what there is; the other methods check
-// by themselves. kind is Exchanges, Queues (share addresses too), TopicKind or
-// Groups.
+// by themselves. kind is KindExchange, KindQueue (share addresses too), KindTopic or
+// KindGroup.
 func (c *Conn) May(act kernel.Act, kind, name string) bool {
 	return c.rights().May(act, c.resource(kind, name))
 }
@@ -56,9 +59,9 @@ func (c *Conn) HasTag(tag string) bool {
 // resource is the name under which permissions know something.
 func (c *Conn) resource(kind, name string) string {
 	switch {
-	case kind == Exchanges && name == kernel.ExchangeDefault:
+	case kind == KindExchange && name == kernel.ExchangeDefault:
 		return kernel.DefaultExchangeResource
-	case kind == Queues && kernel.IsShare(name):
+	case kind == KindQueue && kernel.IsShare(name):
 		if addr, _, err := kernel.ParseShare(c.tenant.name, name); err == nil {
 			return groupResource(addr)
 		}
@@ -96,32 +99,20 @@ func (c *Conn) allowKey(act kernel.Act, exchange, key string) error {
 	if c.rights().MayKey(act, exchange, key) {
 		return nil
 	}
-	return kernel.Errorf(kernel.CodeAccessRefused, TopicKind, key, "%s access to topic '%s' in exchange '%s' in vhost '%s' refused for user '%s'",
+	return kernel.Errorf(kernel.CodeAccessRefused, KindTopic, key, "%s access to topic '%s' in exchange '%s' in vhost '%s' refused for user '%s'",
 		act, key, exchange, c.tenant.name, c.identity.User)
 }
 
-// allowBinding checks what a binding's two ends ask for: write at the
-// destination, read at the source, and at a topic exchange read on the key.
-func (c *Conn) allowBinding(source, kind, destination, key string) error {
-	if err := c.allow(kernel.Write, kind, destination); err != nil {
-		return err
+// allowKeys checks keys of a publish to an exchange: at a topic exchange they
+// need the topic permission.
+func (c *Conn) allowKeys(table *route.Table, exchange string, keys ...string) error {
+	if x, _, ok := table.Exchange(exchange); !ok || x.Type != kernel.Topics {
+		return nil
 	}
-	if err := c.allow(kernel.Read, Exchanges, source); err != nil {
-		return err
-	}
-	if x, _, ok := c.tenant.table.Load().Exchange(source); ok && x.Type == kernel.Topics {
-		return c.allowKey(kernel.Read, source, key)
-	}
-	return nil
-}
-
-// allowPublish checks a publish to an exchange, whether it exists or not.
-func (c *Conn) allowPublish(table *route.Table, exchange, key string) error {
-	if err := c.allow(kernel.Write, Exchanges, exchange); err != nil {
-		return err
-	}
-	if x, _, ok := table.Exchange(exchange); ok && x.Type == kernel.Topics {
-		return c.allowKey(kernel.Write, exchange, key)
+	for _, key := range keys {
+		if err := c.allowKey(kernel.Write, exchange, key); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -129,7 +120,7 @@ func (c *Conn) allowPublish(table *route.Table, exchange, key string) error {
 // allowName checks a publish under a name with levels: it is one to
 // ExchangeTopic.
 func (c *Conn) allowName(name string) error {
-	if err := c.allow(kernel.Write, Exchanges, kernel.ExchangeTopic); err != nil {
+	if err := c.allow(kernel.Write, KindExchange, kernel.ExchangeTopic); err != nil {
 		return err
 	}
 	return c.allowKey(kernel.Write, kernel.ExchangeTopic, kernel.KeyOfName(name))
@@ -139,7 +130,7 @@ func (c *Conn) allowName(name string) error {
 // a queue. One that is not a queue's own reads what others put into its topic,
 // so he needs what a subscription to that topic would.
 func (c *Conn) allowGroup(addr kernel.GroupAddress) error {
-	if err := c.allow(kernel.Read, Queues, groupResource(addr)); err != nil || addr.IsOwn() {
+	if err := c.allow(kernel.Read, KindQueue, groupResource(addr)); err != nil || addr.IsOwn() {
 		return err
 	}
 	return c.allowTopic(addr.Kind, addr.Topic)
@@ -151,7 +142,7 @@ func (c *Conn) allowGroup(addr kernel.GroupAddress) error {
 func (c *Conn) allowTopic(kind kernel.TopicKind, name string) error {
 	if kind == kernel.Plain {
 		if topic, ok := c.tenant.table.Load().Topic(kind, name); ok && !topic.Auto {
-			return c.allow(kernel.Read, TopicKind, name)
+			return c.allow(kernel.Read, KindTopic, name)
 		}
 	}
 	return c.allowKey(kernel.Read, kernel.ExchangeTopic, filterKey(name))
@@ -168,7 +159,7 @@ func (c *Conn) allowSubscription(sub *subscription) error {
 	if sub.share {
 		return c.allowGroup(sub.addr)
 	}
-	if err := c.allow(kernel.Read, Exchanges, kernel.ExchangeTopic); err != nil {
+	if err := c.allow(kernel.Read, KindExchange, kernel.ExchangeTopic); err != nil {
 		return err
 	}
 	if err := c.allowKey(kernel.Read, kernel.ExchangeTopic, filterKey(sub.Filter)); err != nil {
@@ -180,5 +171,24 @@ func (c *Conn) allowSubscription(sub *subscription) error {
 // mayReach reports whether a publish under a name may go into the topic of
 // exactly that name.
 func (c *Conn) mayReach(topic *route.Topic) bool {
-	return topic.Auto || c.May(kernel.Write, TopicKind, topic.Name)
+	return topic.Auto || c.May(kernel.Write, KindTopic, topic.Name)
+}
+
+// argDeadLetter is the argument that names the exchange of dead letters.
+const argDeadLetter = "x-dead-letter-exchange"
+
+// allowDeadLetters checks that the user could himself take records out of a new
+// queue and put them where its dead letters go.
+func (c *Conn) allowDeadLetters(q *QueueSpec) error {
+	for _, a := range q.Arguments {
+		name, ok := a.Value.(string)
+		if a.Name != argDeadLetter || !ok {
+			continue
+		}
+		if err := c.allow(kernel.Read, KindQueue, q.Name); err != nil {
+			return err
+		}
+		return c.allow(kernel.Write, KindExchange, name)
+	}
+	return nil
 }

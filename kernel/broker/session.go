@@ -136,6 +136,9 @@ func (h *Session) Attach(ctx context.Context, sub kernel.Subscription, handle ui
 	if have == nil {
 		return nil, kernel.Errorf(kernel.CodeNotFound, "subscription", sub.Filter, "the session does not have it")
 	}
+	if err := h.conn.allowSubscription(have); err != nil {
+		return nil, err
+	}
 	if _, ok := h.conn.tenant.find(have.addr); have.reads() && !ok {
 		// Its group went with a topic that somebody deleted.
 		have.held = nil

@@ -27,6 +27,12 @@ func (c *Conn) declareShare(q *QueueSpec) (QueueInfo, error) {
 		info.Name = q.Name
 		return info, err
 	}
+	if err := c.allow(kernel.Configure, KindQueue, q.Name); err != nil {
+		return QueueInfo{}, err
+	}
+	if err := c.allowTopic(addr.Kind, addr.Topic); err != nil {
+		return QueueInfo{}, err
+	}
 	defer t.names.lock(claim{topicLockKey(addr.Kind == kernel.Filter, addr.Topic), true})()
 	kq := c.queue(q)
 	ctx, cancel := c.b.changeContext()

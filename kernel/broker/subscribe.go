@@ -100,6 +100,9 @@ func (h *Session) subscribe(specs []SubscribeSpec, out []Subscribed) {
 		m, sub := &round[i], specs[i].Subscription
 		m.old = h.s.subs[sub.Filter]
 		m.next, m.err = h.s.plan(sub)
+		if m.err == nil {
+			m.err = h.conn.allowSubscription(m.next)
+		}
 		if m.err != nil || m.old != nil {
 			continue
 		}

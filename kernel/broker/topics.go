@@ -29,6 +29,9 @@ func (c *Conn) CreateTopic(ctx context.Context, t TopicSpec) (*kernel.Topic, err
 	if err := kernel.CheckNewName("topic", t.Name); err != nil {
 		return nil, err
 	}
+	if err := c.allow(kernel.Configure, KindTopic, t.Name); err != nil {
+		return nil, err
+	}
 	if t.Partitions < 1 || int(t.Partitions) > c.b.limits.Partitions {
 		return nil, kernel.Errorf(kernel.CodeInvalid, "topic", t.Name, "the number of partitions is not in 1..%d", c.b.limits.Partitions)
 	}
@@ -72,6 +75,9 @@ func (c *Conn) DeleteTopic(ctx context.Context, name string) error {
 		return err
 	}
 	defer c.end()
+	if err := c.allow(kernel.Configure, KindTopic, name); err != nil {
+		return err
+	}
 	t := c.tenant
 	defer t.lockTopicFor(false, name)()
 	topic, ok := t.table.Load().Topic(kernel.Plain, name)
@@ -144,27 +150,32 @@ func shown(t *route.Topic, ok bool) (*kernel.Topic, bool) {
 	return t.Topic, true
 }
 
-// Topics lists the plain, durable, visible topics of the tenant by name.
+// Topics lists the plain, durable, visible topics of the tenant by name, of which
+// the user may do anything with.
 func (c *Conn) Topics() []*kernel.Topic {
 	var list []*kernel.Topic
 	c.tenant.table.Load().Topics(func(t *route.Topic) {
-		if kt, ok := shown(t, true); ok {
+		if kt, ok := shown(t, true); ok && c.MayAny(KindTopic, kt.Name) {
 			list = append(list, kt)
 		}
 	})
 	return list
 }
 
-// Partition reads one partition's log.
-type Partition = placement.Partition
-
-// Partition opens a partition for reading. CodeNotFound when it has gone.
+// Partition opens a partition for reading. CodeNotFound when it has gone,
+// CodeAccessRefused when the user may not read the topic.
 func (c *Conn) Partition(t *kernel.Topic, index int32) (*Partition, error) {
 	rt, ok := c.tenant.table.Load().TopicByID(t.ID)
 	if !ok || index < 0 || int(index) >= len(rt.Parts) {
 		return nil, kernel.Errorf(kernel.CodeNotFound, "topic", t.Name, "there is no partition %d of it", index)
 	}
-	return c.b.placeOf(rt.Volatile).Partition(placement.PartitionID(rt.Parts[index]))
+	p := &Partition{conn: c, topic: t}
+	if err := p.allowed(); err != nil {
+		return nil, err
+	}
+	var err error
+	p.Partition, err = c.b.placeOf(rt.Volatile).Partition(placement.PartitionID(rt.Parts[index]))
+	return p, err
 }
 
 // producerBlock is how many producer ids one commit reserves.

@@ -321,9 +321,6 @@ func (ch *channel) join(k *consumer, queue string, opt kernel.MemberOptions) err
 	opt.Create = creates(queue)
 	k.topic = addr.Topic
 	k.m, err = ch.c.link.Join(ch.c.ctx, addr, opt, k)
-	if kernel.CodeOf(err) == kernel.CodeAccessRefused {
-		return faultf(wire.AccessRefused, "queue '%s' in vhost '%s' in exclusive use", queue, ch.c.vhost)
-	}
 	if err != nil {
 		return ch.c.refused(err)
 	}

@@ -108,7 +108,7 @@ func (c *conn) produceTarget(req *kmsg.ProduceRequest, qt *kmsg.ProduceRequestTo
 	case req.TransactionID != nil:
 		return nil, kerr.InvalidTxnState.Code // no transactions yet
 	}
-	return c.topicByIDOrName(req.Version >= 13, qt.TopicID, qt.Topic)
+	return c.topicFor(kernel.Write, req.Version >= 13, qt.TopicID, qt.Topic)
 }
 
 // checkBatch checks one partition's records: exactly one valid batch.

@@ -86,7 +86,7 @@ type fetchPart struct {
 // add prepares the partitions of one topic.
 func (f *fetch) add(q *kmsg.FetchRequestTopic) {
 	f.topics = append(f.topics, fetchTopic{name: q.Topic, id: q.TopicID, parts: len(q.Partitions)})
-	t, code := f.conn.topicByIDOrName(f.version >= 13, q.TopicID, q.Topic)
+	t, code := f.conn.topicFor(kernel.Read, f.version >= 13, q.TopicID, q.Topic)
 	if code == kerr.InvalidTopicException.Code {
 		code = kerr.UnknownTopicOrPartition.Code
 	}

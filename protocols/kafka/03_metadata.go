@@ -5,6 +5,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/broker"
 )
 
 // Metadata, versions 0-13.
@@ -17,7 +18,8 @@ import (
 // v13: top level error code, 0
 //
 // A created topic has its leader when it is answered, so clients never see
-// LEADER_NOT_AVAILABLE. Topics that Kafka clients cannot see (memory queues,
+// LEADER_NOT_AVAILABLE. All topics are those that the user has any right to; to
+// others TOPIC_AUTHORIZATION_FAILED is the answer. Topics that Kafka clients cannot see (memory queues,
 // filters, names too long) do not exist here.
 
 // leaderEpoch is stamped on everything that carries an epoch. It must not go
@@ -48,13 +50,13 @@ func (c *conn) handleMetadata(req *kmsg.MetadataRequest, resp *kmsg.MetadataResp
 // topicMetadata answers for one topic asked for by name or id.
 func (c *conn) topicMetadata(q *kmsg.MetadataRequestTopic, create bool) kmsg.MetadataResponseTopic {
 	if q.Topic == nil {
-		if t, ok := c.client.TopicByID(q.TopicID); ok {
-			if name, ok := visible(t); ok {
-				return c.describeTopic(t, name)
-			}
+		t, code := c.topicByID(q.TopicID)
+		if code == 0 {
+			name, _ := visible(t)
+			return c.describeTopic(t, name)
 		}
 		unknown := kmsg.NewMetadataResponseTopic()
-		unknown.TopicID, unknown.ErrorCode = q.TopicID, kerr.UnknownTopicID.Code
+		unknown.TopicID, unknown.ErrorCode = q.TopicID, code
 		return unknown
 	}
 	t, code := c.topic(*q.Topic)
@@ -84,11 +86,15 @@ func (c *conn) describeTopic(t *kernel.Topic, name string) kmsg.MetadataResponse
 	return out
 }
 
-// topic finds a visible topic by the name a client uses; code says why not.
+// topic finds a visible topic by the name a client uses; code says why not. That
+// the user has no right at all to it comes before whether it exists.
 func (c *conn) topic(k string) (t *kernel.Topic, code int16) {
 	name, _, ok := topicName(k)
 	if !ok {
 		return nil, kerr.InvalidTopicException.Code
+	}
+	if !c.client.MayAny(broker.KindTopic, name) {
+		return nil, kerr.TopicAuthorizationFailed.Code
 	}
 	t, ok = c.client.Topic(name)
 	if ok {
@@ -106,12 +112,36 @@ func (c *conn) topicByIDOrName(byID bool, id kernel.TopicID, k string) (t *kerne
 	if !byID {
 		return c.topic(k)
 	}
-	if t, ok := c.client.TopicByID(id); ok {
-		if _, ok := visible(t); ok {
-			return t, 0
-		}
+	return c.topicByID(id)
+}
+
+// topicFor is topicByIDOrName for what takes a right: that the user does not have
+// it comes before whether the topic exists.
+func (c *conn) topicFor(act kernel.Act, byID bool, id kernel.TopicID, k string) (t *kernel.Topic, code int16) {
+	name, _, ok := topicName(k)
+	if !byID && ok && !c.client.May(act, broker.KindTopic, name) {
+		return nil, kerr.TopicAuthorizationFailed.Code
 	}
-	return nil, kerr.UnknownTopicID.Code
+	t, code = c.topicByIDOrName(byID, id, k)
+	if code == 0 && byID && !c.client.May(act, broker.KindTopic, t.Name) {
+		return nil, kerr.TopicAuthorizationFailed.Code
+	}
+	return t, code
+}
+
+// topicByID finds a topic that the user has any right to.
+func (c *conn) topicByID(id kernel.TopicID) (t *kernel.Topic, code int16) {
+	t, ok := c.client.TopicByID(id)
+	if ok {
+		_, ok = visible(t)
+	}
+	switch {
+	case !ok:
+		return nil, kerr.UnknownTopicID.Code
+	case !c.client.MayAny(broker.KindTopic, t.Name):
+		return nil, kerr.TopicAuthorizationFailed.Code
+	}
+	return t, 0
 }
 
 // createTopic creates a topic on demand, with what Kafka-made topics have.

@@ -4,6 +4,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/kernel/broker"
 )
 
@@ -26,7 +27,10 @@ func (c *conn) handleOffsetCommit(req *kmsg.OffsetCommitRequest, resp *kmsg.Offs
 	if req.Version < 1 {
 		generation = -1
 	}
-	refused := int16(c.srv.groups.Commit(c.groupKey(req.Group), req.MemberID, value(req.InstanceID), generation))
+	refused := c.groupRefused(req.Group)
+	if refused == 0 {
+		refused = int16(c.srv.groups.Commit(c.groupKey(req.Group), req.MemberID, value(req.InstanceID), generation))
+	}
 	var commits []broker.OffsetCommit
 	var stored []*int16 // error codes of what is in commits
 	resp.Topics = make([]kmsg.OffsetCommitResponseTopic, len(req.Topics))
@@ -35,7 +39,7 @@ func (c *conn) handleOffsetCommit(req *kmsg.OffsetCommitRequest, resp *kmsg.Offs
 		rt.Default()
 		rt.Topic, rt.TopicID = qt.Topic, qt.TopicID
 		rt.Partitions = make([]kmsg.OffsetCommitResponseTopicPartition, len(qt.Partitions))
-		t, code := c.topicByIDOrName(req.Version >= 10, qt.TopicID, qt.Topic)
+		t, code := c.topicFor(kernel.Read, req.Version >= 10, qt.TopicID, qt.Topic)
 		for j := range qt.Partitions {
 			qp, rp := &qt.Partitions[j], &rt.Partitions[j]
 			rp.Default()

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/trivium-mq/trivium/kernel"
@@ -78,7 +79,7 @@ func (c *conn) fetchGroup(version int16, q *kmsg.OffsetFetchRequestGroup) kmsg.O
 		for _, index := range qt.Partitions {
 			rp := kmsg.NewOffsetFetchResponseGroupTopicPartition()
 			rp.Partition, rp.Offset, rp.Metadata = index, -1, new(string)
-			if version >= 10 {
+			if version >= 10 || code == kerr.TopicAuthorizationFailed.Code {
 				rp.ErrorCode = code
 			}
 			if t != nil {
@@ -115,14 +116,11 @@ func (c *conn) allOffsets(offsets []broker.OffsetCommit) []kmsg.OffsetFetchRespo
 	for i := range offsets {
 		o := &offsets[i]
 		if n := len(topics); n == 0 || topics[n-1].TopicID != o.Topic {
-			t, ok := c.client.TopicByID(o.Topic)
-			if !ok {
+			t, code := c.topicByID(o.Topic)
+			if code != 0 {
 				continue
 			}
-			name, ok := visible(t)
-			if !ok {
-				continue
-			}
+			name, _ := visible(t)
 			rt := kmsg.NewOffsetFetchResponseGroupTopic()
 			rt.Topic, rt.TopicID = name, o.Topic
 			topics = append(topics, rt)

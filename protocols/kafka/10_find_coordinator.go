@@ -20,19 +20,25 @@ import (
 func (c *conn) handleFindCoordinator(req *kmsg.FindCoordinatorRequest, resp *kmsg.FindCoordinatorResponse) {
 	node := c.srv.cfg.NodeID
 	host, port := c.srv.advertised(c.net)
-	code, text := coordinates(req.CoordinatorType)
-	if code != 0 {
-		node, host, port = -1, "", -1
+	answer := func(key string) kmsg.FindCoordinatorResponseCoordinator {
+		one := kmsg.NewFindCoordinatorResponseCoordinator()
+		one.Key, one.NodeID, one.Host, one.Port = key, node, host, port
+		if one.ErrorCode, one.ErrorMessage = coordinates(req.CoordinatorType); one.ErrorCode == 0 {
+			one.ErrorCode = c.groupRefused(key)
+		}
+		if one.ErrorCode != 0 {
+			one.NodeID, one.Host, one.Port = -1, "", -1
+		}
+		return one
 	}
 	if req.Version < 4 {
-		resp.ErrorCode, resp.ErrorMessage = code, text
-		resp.NodeID, resp.Host, resp.Port = node, host, port
+		one := answer(req.CoordinatorKey)
+		resp.ErrorCode, resp.ErrorMessage = one.ErrorCode, one.ErrorMessage
+		resp.NodeID, resp.Host, resp.Port = one.NodeID, one.Host, one.Port
 		return
 	}
 	for _, key := range req.CoordinatorKeys {
-		one := kmsg.NewFindCoordinatorResponseCoordinator()
-		one.Key, one.NodeID, one.Host, one.Port, one.ErrorCode, one.ErrorMessage = key, node, host, port, code, text
-		resp.Coordinators = append(resp.Coordinators, one)
+		resp.Coordinators = append(resp.Coordinators, answer(key))
 	}
 }
 

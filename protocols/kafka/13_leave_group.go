@@ -10,6 +10,9 @@ import (
 // v5: reason, ignored (KIP-800)
 
 func (c *conn) handleLeaveGroup(req *kmsg.LeaveGroupRequest, resp *kmsg.LeaveGroupResponse) {
+	if resp.ErrorCode = c.groupRefused(req.Group); resp.ErrorCode != 0 {
+		return
+	}
 	key := c.groupKey(req.Group)
 	if req.Version < 3 {
 		resp.ErrorCode = int16(c.srv.groups.Leave(key, req.MemberID, ""))

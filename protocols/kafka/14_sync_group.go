@@ -25,6 +25,11 @@ func (c *conn) handleSyncGroup(req *kmsg.SyncGroupRequest, r *reply) {
 		}
 	}
 	resp := req.ResponseKind().(*kmsg.SyncGroupResponse)
+	if resp.ErrorCode = c.groupRefused(req.Group); resp.ErrorCode != 0 {
+		resp.MemberAssignment = []byte{}
+		r.send(resp)
+		return
+	}
 	c.srv.groups.Sync(c.client.Identity().Tenant, q, func(s group.Synced) {
 		resp.ErrorCode, resp.MemberAssignment = int16(s.Err), s.Assignment
 		if resp.MemberAssignment == nil {

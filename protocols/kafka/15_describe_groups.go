@@ -20,6 +20,10 @@ func (c *conn) handleDescribeGroups(req *kmsg.DescribeGroupsRequest, resp *kmsg.
 	for _, name := range req.Groups {
 		out := kmsg.NewDescribeGroupsResponseGroup()
 		out.Group = name
+		if out.ErrorCode = c.groupRefused(name); out.ErrorCode != 0 {
+			resp.Groups = append(resp.Groups, out)
+			continue
+		}
 		d, ok := c.srv.groups.Describe(c.groupKey(name))
 		out.State, out.ProtocolType, out.Protocol = d.State.String(), d.ProtocolType, d.Protocol
 		for _, m := range d.Members {

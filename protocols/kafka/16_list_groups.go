@@ -29,7 +29,7 @@ func (c *conn) handleListGroups(req *kmsg.ListGroupsRequest, resp *kmsg.ListGrou
 		}
 	}
 	for _, d := range list {
-		if !admits(req.StatesFilter, d.State.String()) {
+		if !admits(req.StatesFilter, d.State.String()) || c.groupRefused(d.Group) != 0 {
 			continue
 		}
 		out := kmsg.NewListGroupsResponseGroup()

@@ -60,6 +60,9 @@ func (c *conn) create(q *kmsg.CreateTopicsRequestTopic, validate, twice bool) (t
 	case !canonical:
 		return nil, kerr.InvalidTopicException.Code, "_x followed by two digits stands for another character"
 	}
+	if !c.client.May(kernel.Configure, broker.KindTopic, name) {
+		return nil, kerr.TopicAuthorizationFailed.Code, fmt.Sprintf("topic '%s' may not be created by this user", q.Topic)
+	}
 	spec := broker.TopicSpec{Name: name, Retention: kernel.RetainWeek}
 	if spec.Partitions, code, text = c.partitionCount(q); code != 0 {
 		return nil, code, text

@@ -2,6 +2,8 @@ package kafka
 
 import (
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/trivium-mq/trivium/kernel"
 )
 
 // DeleteTopics, versions 0-6.
@@ -25,7 +27,7 @@ func (c *conn) handleDeleteTopics(req *kmsg.DeleteTopicsRequest, resp *kmsg.Dele
 		q := &topics[i]
 		out := kmsg.NewDeleteTopicsResponseTopic()
 		out.Topic, out.TopicID = q.Topic, q.TopicID
-		t, code := c.topicByIDOrName(q.Topic == nil, q.TopicID, value(q.Topic))
+		t, code := c.topicFor(kernel.Configure, q.Topic == nil, q.TopicID, value(q.Topic))
 		if code == 0 {
 			err := c.client.DeleteTopic(c.ctx, t.Name)
 			code, out.ErrorMessage = topicCode(err), message(err)

@@ -3,6 +3,8 @@ package kafka
 import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/trivium-mq/trivium/kernel"
 )
 
 // OffsetForLeaderEpoch, versions 2-4.
@@ -35,7 +37,7 @@ func (c *conn) handleOffsetForLeaderEpoch(req *kmsg.OffsetForLeaderEpochRequest,
 // partition opens a partition for a client that believes epoch to be its
 // leader's; -1 = it does not say.
 func (c *conn) partition(topic string, index, epoch int32) (partition, int16) {
-	t, code := c.topic(topic)
+	t, code := c.topicFor(kernel.Read, false, kernel.TopicID{}, topic)
 	if code != 0 {
 		return nil, code
 	}

@@ -6,6 +6,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/trivium-mq/trivium/kernel"
 )
 
 // DescribeConfigs, versions 0-4.
@@ -42,6 +44,9 @@ func (c *conn) settingsOf(q *kmsg.DescribeConfigsRequestResource) (s []setting, 
 		}
 		return topicSettings(c.srv, t), 0, ""
 	case kmsg.ConfigResourceTypeBroker:
+		if !c.client.HasTag(kernel.TagAdministrator) && !c.client.HasTag(kernel.TagMonitoring) {
+			return nil, kerr.ClusterAuthorizationFailed.Code, "the user is neither administrator nor monitoring"
+		}
 		if q.ResourceName == "" { // the cluster's dynamic defaults: none are set
 			return nil, 0, ""
 		}

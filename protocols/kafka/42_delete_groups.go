@@ -18,7 +18,10 @@ func (c *conn) handleDeleteGroups(req *kmsg.DeleteGroupsRequest, resp *kmsg.Dele
 		out := kmsg.NewDeleteGroupsResponseGroup()
 		out.Group = name
 		_, active := c.srv.groups.Describe(c.groupKey(name))
+		refused := c.groupRefused(name)
 		switch {
+		case refused != 0:
+			out.ErrorCode = refused
 		case active:
 			out.ErrorCode = kerr.NonEmptyGroup.Code
 		case !slices.Contains(withOffsets, name):

@@ -64,6 +64,10 @@ func (c *fakeClient) Identity() kernel.Identity  { return c.id }
 func (c *fakeClient) Counters() *broker.Counters { return &c.counters }
 func (c *fakeClient) Close()                     {}
 
+func (c *fakeClient) May(kernel.Act, string, string) bool { return true }
+func (c *fakeClient) MayAny(string, string) bool          { return true }
+func (c *fakeClient) HasTag(string) bool                  { return true }
+
 func (c *fakeClient) CreateTopic(_ context.Context, s broker.TopicSpec) (*kernel.Topic, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -23,6 +23,10 @@ type client interface {
 	Counters() *broker.Counters
 	Close()
 
+	May(act kernel.Act, kind, name string) bool
+	MayAny(kind, name string) bool
+	HasTag(tag string) bool
+
 	AutoCreateTopic(ctx context.Context, name string) (*kernel.Topic, error)
 	CreateTopic(ctx context.Context, t broker.TopicSpec) (*kernel.Topic, error)
 	DeleteTopic(ctx context.Context, name string) error

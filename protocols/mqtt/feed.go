@@ -70,7 +70,11 @@ func (f *feed) Ended(reason error) {
 		f.conn.end(wire.ServerShuttingDown, "server shutting down", reason)
 		return
 	}
-	f.conn.end(wire.AdministrativeAction, "subscription "+f.filter+" ended: "+explain(reason), reason)
+	code := wire.AdministrativeAction
+	if kernel.CodeOf(reason) == kernel.CodeAccessRefused {
+		code = wire.NotAuthorized
+	}
+	f.conn.end(code, "subscription "+f.filter+" ended: "+explain(reason), reason)
 }
 
 // Live implements kernel.LiveSubscriber.

@@ -38,6 +38,8 @@ func connectReason(err error) wire.Code {
 	switch kernel.CodeOf(err) {
 	case kernel.CodeAccessRefused, kernel.CodeLocked, kernel.CodeNotAllowed:
 		return wire.NotAuthorized
+	case kernel.CodeNotFound: // the tenant; RabbitMQ says so too
+		return wire.BadCredentials
 	case kernel.CodeInvalidName:
 		return wire.ClientIDNotValid
 	case kernel.CodeLimit:
