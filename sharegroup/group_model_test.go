@@ -43,6 +43,7 @@ func TestGroupAgainstBook(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"": func(t *rapid.T) { c.t = t; c.check() }, "join": c.join, "grant": c.grant, "grant2": c.grant, "extend": c.extend,
 			"settle": c.settle, "stop": c.stop, "leave": c.leave, "pump": c.pump, "pull": c.pull, "expire": c.expire, "log": c.log, "calm": c.calm,
+			"hold": c.hold, "pass": c.pass,
 		})
 		c.finish()
 	})
