@@ -114,7 +114,8 @@ func (m *machine) appendTo(b []byte) []byte {
 	}
 	b = m.producers.appendTo(b)
 	b = appendBytes(append(b, partLimits), m.appendLimits(nil))
-	return appendBytes(append(b, partLedgers), m.ledgers.appendTo(nil))
+	b = appendBytes(append(b, partLedgers), m.ledgers.appendTo(nil))
+	return appendBytes(append(b, partPins), m.ledgers.appendPins(nil))
 }
 
 // Parts of the machine's state after the producers: a kind byte, numbered as the
@@ -122,6 +123,7 @@ func (m *machine) appendTo(b []byte) []byte {
 const (
 	partLimits  = 10
 	partLedgers = 20
+	partPins    = 21
 )
 
 // decodeParts reads them.
@@ -134,6 +136,8 @@ func (m *machine) decodeParts(d *decoder) {
 			m.decodeLimits(part)
 		case partLedgers:
 			m.ledgers.decode(part)
+		case partPins:
+			m.decodePins(part)
 		default:
 			d.fail(fmt.Sprintf("part %d of the state", kind))
 		}

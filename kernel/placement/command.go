@@ -28,6 +28,7 @@ const (
 	cmdSetLimits        = 11
 
 	cmdRelease = 20 // numbers of a session may be used again
+	cmdPins    = 21 // changes of pins
 	cmdForget  = 24 // all that is kept of a session's numbers goes
 	cmdPutUpTo = 25 // put, whose deletions may have a condition
 )
@@ -196,6 +197,8 @@ func (m *machine) applyCommand(body []byte) error {
 		res = m.setLimits(d)
 	case cmdRelease:
 		m.release(d)
+	case cmdPins:
+		m.applyPins(d)
 	case cmdForget:
 		m.forget(d.string())
 	case cmdPut, cmdPutUpTo:
@@ -289,6 +292,7 @@ func (m *machine) dropTopic(id kernel.TopicID) {
 		delete(m.parts, p.id)
 	}
 	for _, g := range t.groups {
+		m.dropPins(g)
 		delete(m.groups, g.id)
 		delete(m.names, groupName{id, g.spec.Address})
 	}
@@ -399,6 +403,7 @@ func (m *machine) dropGroup(id GroupID) {
 	if g == nil {
 		return
 	}
+	m.dropPins(g)
 	m.table.mu.Lock()
 	delete(m.groups, id)
 	delete(m.names, groupName{g.topic.id, g.spec.Address})

@@ -5,6 +5,7 @@ import "github.com/trivium-mq/trivium/kernel"
 // Errors that are returned often; the rest is made where it happens.
 var (
 	errNotLeading = &kernel.Error{Code: kernel.CodeUnavailable, Detail: "the placement group does not lead here"}
+	errNotHeld    = &kernel.Error{Code: kernel.CodeFenced, Detail: "the record is not held any more"}
 	errStopped    = &kernel.Error{Code: kernel.CodeUnavailable, Detail: "the placement group has stopped"}
 	errNotApplied = &kernel.Error{Code: kernel.CodeUnavailable, Detail: "the log did not take the entry"}
 	errUnknown    = &kernel.Error{Code: kernel.CodeUnknown, Detail: "the outcome is unknown"}

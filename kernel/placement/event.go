@@ -23,6 +23,9 @@ const (
 	evLead                              // leadership of term n begins
 	evUnlead                            // it is over
 	evCapture                           // add the durable windows to capture
+	evPinned                            // record n of part is pinned to session
+	evUnpinned                          // it is not any more
+	evForgotten                         // nothing is pinned to session any more
 	evTick                              // time passes
 	evCall                              // call runs
 	evLimits                            // share has other limits
@@ -42,5 +45,6 @@ type event struct {
 	retention kernel.Retention
 	limits    *kernel.Limits
 	capture   *capture
+	session   string
 	call      func()
 }

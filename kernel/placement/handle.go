@@ -52,6 +52,8 @@ func (s *shard) handle(e *event) {
 		s.unlead(errNotLeading)
 	case evCapture:
 		s.capture(e.capture)
+	case evPinned, evUnpinned, evForgotten:
+		s.pinEvent(e)
 	case evTick:
 		s.tick()
 	case evCall:
@@ -123,6 +125,7 @@ func (s *shard) dropShare(sh *share) {
 	s.dismiss(sh, kernel.Errorf(kernel.CodeDropped, "group", sh.spec.Address.Group, "it was deleted"))
 	sh.gone = true
 	sh.windows, sh.group, sh.graves, sh.burial = nil, nil, nil, nil
+	sh.vaults, sh.pinned = nil, nil
 	l := &sh.topic.lane
 	l.shares = removeShare(l.shares, sh)
 	s.floorsMoved(sh.topic)
@@ -195,6 +198,7 @@ func (s *shard) activate(sh *share) {
 		w.known = w.part.log.End()
 		sh.group.Lead(w.part.index, w.Window, s.term, w.known)
 	}
+	s.repin(sh)
 }
 
 // unlead drops the overlays, and ends all memberships.
@@ -204,6 +208,7 @@ func (s *shard) unlead(reason error) {
 	}
 	s.term = 0
 	s.section, s.urgent = s.section[:0], false
+	s.commitPins() // in vain: those who wait are told
 	for _, t := range s.topics {
 		for _, sh := range t.lane.shares {
 			if sh.group == nil {
@@ -214,7 +219,7 @@ func (s *shard) unlead(reason error) {
 				sh.group.Unlead(w.part.index)
 				w.promised = 0
 			}
-			sh.group, sh.graves, sh.burial = nil, nil, nil
+			sh.group, sh.graves, sh.burial, sh.vaults = nil, nil, nil, nil
 			s.touch(sh)
 		}
 	}
@@ -237,6 +242,9 @@ func (s *shard) join(sh *share, opt kernel.MemberOptions, to kernel.Consumer) (*
 		return nil, kernel.Errorf(kernel.CodeInternal, "group", sh.spec.Address.Group, "%v", err)
 	}
 	m := &Member{share: sh, shard: s, id: id, to: to, auto: opt.AutoSettle, pull: opt.Pull, tag: opt.Tag}
+	if opt.Session != "" {
+		m.session = kernel.SessionName(sh.spec.Address.Tenant, opt.Session)
+	}
 	if sh.members == nil {
 		sh.members = make(map[sharegroup.MemberID]*Member)
 	}
@@ -256,6 +264,13 @@ func (s *shard) leave(m *Member) {
 	s.attend(m, s.clock.mono()) // it may have spoken since this step began
 	sh.group.Leave(m.id, true)  //nolint:errcheck // it is a member
 	delete(sh.members, m.id)
+	s.closeVault(sh, m.session, false)
+	if len(s.pins) > 0 {
+		s.collect() // its session may be forgotten next
+	}
+	if len(sh.members) == 0 && len(sh.vaults) > 0 {
+		sh.group.Exact()
+	}
 	s.queue(sh)
 	sh.publish()
 	if len(sh.members) == 0 && !sh.minded {

@@ -7,11 +7,13 @@ import (
 )
 
 // ledger is what the group remembers of the numbers of one session: those that its
-// client has published under and not released. It is part of the machine's
+// client has published under and not released, and those under which records are
+// pinned to it. It is part of the machine's
 // state: every replica recognises the same repeats.
 type ledger struct {
 	high uint64            // highest count of a use
 	used map[uint16]uint64 // count of the present use, by number
+	pins map[uint16]*pin   // by number
 }
 
 // ledgers are the ledgers of all sessions that have one, by session name. A
@@ -63,6 +65,3 @@ func (l *ledger) decode(d *decoder) {
 
 // number reads a number of a session.
 func (d *decoder) number() uint16 { return uint16(d.int(1<<16 - 1)) }
-
-// forget drops the ledger of a session.
-func (m *machine) forget(session string) { delete(m.ledgers, session) }
