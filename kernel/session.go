@@ -8,7 +8,7 @@ const SessionForever = time.Duration(1<<63 - 1)
 // Subscription is one filter of a session.
 type Subscription struct {
 	Filter string // as the client wrote it, share addresses included
-	QoS    byte   // delivery guarantee the subscriber asked for: 0 or 1
+	QoS    byte   // delivery guarantee the subscriber asked for: 0, 1 or 2
 	// Options are kept for the adapter: bits it defines, and an identifier.
 	Options    byte
 	Identifier uint32

@@ -44,7 +44,7 @@ type use struct {
 func (e *sessionEntry) readOnces(ctx context.Context, durable, present bool) error {
 	g, name := e.t.b.durable, kernel.SessionName(e.t.name, e.id)
 	if !present {
-		if err := g.ForgetSession(ctx, name); err != nil {
+		if err := e.forgetNumbers(ctx); err != nil {
 			return err
 		}
 		e.onces = nil
@@ -272,7 +272,7 @@ func (f *freeing) Flush() {}
 // dropNumbers forgets the numbers of sessions that are not there: a crash came
 // before they were.
 func (l *loader) dropNumbers() error {
-	for _, name := range l.b.durable.Sessions() {
+	for _, name := range l.b.durable.Sessions() { // of the volatile group nothing is left
 		tenant, client, _ := strings.Cut(name, "\x00")
 		if t, ok := l.b.tenant(tenant); ok && t.sessions[client] != nil {
 			continue

@@ -28,6 +28,7 @@ type sessionEntry struct {
 	stamped   bool      // expiresAt is written down
 	subs      map[string]*subscription
 	onces     *onces // nil until somebody attaches
+	kept      any    // see Session.Keep
 	holder    *Session
 	will      *will  // what is left behind, nil = nothing
 	timer     uint64 // counts timers, so that a late one is told from the present one
@@ -244,7 +245,7 @@ func (e *sessionEntry) clear(ctx context.Context) error {
 			return err
 		}
 		// A crash in between leaves the numbers to nobody: see dropLeftovers.
-		if err := e.t.b.durable.ForgetSession(ctx, kernel.SessionName(e.t.name, e.id)); err != nil {
+		if err := e.forgetNumbers(ctx); err != nil {
 			return err
 		}
 	}

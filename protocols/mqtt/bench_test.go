@@ -132,7 +132,10 @@ func BenchmarkDeliver(b *testing.B) {
 	}
 }
 
-type countingMember struct{ settled int64 }
+type countingMember struct {
+	member
+	settled int64
+}
 
 func (m *countingMember) Credit(int) {}
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -60,6 +61,8 @@ type conn struct {
 	renewed   time.Time // when the deadline was last set
 	progress  int       // bytes since then
 	alive     bool      // a packet has come since then
+
+	resuming sync.Mutex // held while what is due is sent again
 
 	acks    acks          // its own lock
 	out     sender        // its own lock
@@ -130,7 +133,7 @@ func (c *conn) handle(first byte, body []byte) error {
 	if err := wire.CheckFlags(first); err != nil {
 		return err
 	}
-	switch pt := first >> 4; pt {
+	switch first >> 4 {
 	case wire.Puback:
 		return c.puback(body)
 	case wire.Subscribe:
@@ -143,8 +146,10 @@ func (c *conn) handle(first byte, body []byte) error {
 		return c.disconnect(body)
 	case wire.Pubrel:
 		return c.pubrel(body)
-	case wire.Pubrec, wire.Pubcomp:
-		return c.exactlyOnce(pt, body)
+	case wire.Pubrec:
+		return c.pubrec(body)
+	case wire.Pubcomp:
+		return c.pubcomp(body)
 	case wire.Auth:
 		return c.auth(body)
 	case wire.Connect:
@@ -263,6 +268,7 @@ func (c *conn) teardown() {
 	if c.session != nil {
 		c.settleRun() // acknowledged just before the end
 		c.farewell()
+		c.keep()
 		c.session.Detach(c.expiry)
 	}
 	if c.client != nil {

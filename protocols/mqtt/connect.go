@@ -165,7 +165,7 @@ func (c *conn) settings(req *wire.ConnectRequest) error {
 	s := &c.out
 	s.mu.Lock()
 	s.init(c.version, int(req.MaximumPacketSize), quota, l)
-	s.clientID = c.clientID
+	s.clientID, s.pins = c.clientID, c.expiry > 0
 	s.mu.Unlock()
 	return nil
 }
@@ -228,24 +228,4 @@ func (c *conn) welcome(req *wire.ConnectRequest, present bool) {
 	s.unlock()
 	c.connected = true
 	c.alive = true
-}
-
-// resume attaches the subscriptions of a session that was there before. One
-// that cannot be (its queue has been deleted, permission withdrawn) is left
-// out; it stays in the session.
-func (c *conn) resume() error {
-	for _, sub := range c.session.State().Subscriptions {
-		f := newFeed(c, sub)
-		m, err := c.session.Attach(c.ctx, sub, f)
-		if c.ctx.Err() != nil {
-			return errEnded
-		}
-		if err != nil {
-			c.server.log.Warn().Err(err).Str("client", c.clientID).Str("filter", sub.Filter).Msg("mqtt subscription not resumed")
-			continue
-		}
-		c.addFeed(f, m)
-	}
-	c.replenish()
-	return nil
 }

@@ -2,6 +2,7 @@ package mqtt
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"net"
 	"slices"
@@ -186,9 +187,12 @@ func (n *fakeNode) publishWill(s *fakeSession) {
 }
 
 type fakeSession struct {
-	will *kernel.Will // n.mu guards it
-	left *time.Timer
+	will     *kernel.Will // n.mu guards it
+	left     *time.Timer
 	numbers  map[uint16]bool // in use, for messages stored once
+	pins     []sessionPin
+	kept     any
+	records  map[int64]kernel.Record // of all topics, for Read
 	node     *fakeNode
 	id       string
 	expiry   time.Duration
@@ -232,7 +236,7 @@ func (s *fakeSession) Subscribe(ctx context.Context, subs []kernel.Subscription,
 func (s *fakeSession) Attach(_ context.Context, sub kernel.Subscription, f *feed) (member, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := &fakeMember{feed: f, changed: make(chan struct{}, 1)}
+	m := &fakeMember{session: s, feed: f, changed: make(chan struct{}, 1)}
 	s.feeds[sub.Filter] = m
 	if sub.QoS == 0 && !kernel.IsShare(sub.Filter) || s.expiry == 0 && !kernel.IsShare(sub.Filter) {
 		return nil, nil
@@ -260,6 +264,22 @@ func (s *fakeSession) Release(numbers []uint16, done func([]uint16, error)) {
 	s.mu.Unlock()
 	done(unknown, nil)
 }
+
+func (s *fakeSession) Pins(context.Context) ([]sessionPin, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.pins), nil
+}
+
+func (s *fakeSession) Unpin(id kernel.PinID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pins = slices.DeleteFunc(s.pins, func(p sessionPin) bool { return p.PinID == id })
+}
+
+func (s *fakeSession) Keep(v any) { s.kept = v }
+
+func (s *fakeSession) Kept() any { return s.kept }
 
 func (s *fakeSession) Detach(expiry time.Duration) {
 	s.node.mu.Lock()
@@ -310,7 +330,9 @@ func (c *fakeCursor) Next(_, _ int) (list []kernel.Retained, more bool, err erro
 }
 
 type fakeMember struct {
-	feed *feed
+	session *fakeSession
+	feed    *feed
+	acts    []string // with pins
 
 	mu      sync.Mutex
 	credit  int
@@ -337,6 +359,41 @@ func (m *fakeMember) Settle(o kernel.Outcome, partition int32, first, last int64
 	m.settled = append(m.settled, settlement{refuse: o == kernel.Refuse, partition: partition, first: first, last: last})
 	m.mu.Unlock()
 	m.note()
+}
+
+func (m *fakeMember) act(what string, id kernel.PinID, offset int64) {
+	m.mu.Lock()
+	m.acts = append(m.acts, fmt.Sprintf("%s %d@%d", what, id.Number, offset))
+	m.mu.Unlock()
+	m.note()
+}
+
+func (m *fakeMember) Pin(id kernel.PinID, _ int32, offset int64)    { m.act("pin", id, offset) }
+func (m *fakeMember) Take(id kernel.PinID, _ int32, offset int64)   { m.act("take", id, offset) }
+func (m *fakeMember) Refuse(id kernel.PinID, _ int32, offset int64) { m.act("refuse", id, offset) }
+func (m *fakeMember) Unpin(id kernel.PinID)                         { m.act("unpin", id, -1) }
+
+// Hold takes what Read would find.
+func (m *fakeMember) Hold(places []kernel.Place) []bool {
+	held := make([]bool, len(places))
+	for i, p := range places {
+		_, held[i] = m.session.records[p.Offset]
+	}
+	return held
+}
+
+func (m *fakeMember) Read(p kernel.Place, fn func(*kernel.View)) bool {
+	r, ok := m.session.records[p.Offset]
+	if ok {
+		var b record.Builder
+		b.SetAttributes(record.AttrOwn)
+		b.Append(&r)
+		var it record.Iter
+		if it.Reset(b.Finish(nil), nil) == nil && it.Next() {
+			fn(it.View())
+		}
+	}
+	return ok
 }
 
 // deliver hands out records, as many as there is credit for, and returns how

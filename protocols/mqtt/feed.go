@@ -31,7 +31,7 @@ type feed struct {
 
 func newFeed(c *conn, sub kernel.Subscription) *feed {
 	f := &feed{
-		conn: c, filter: sub.Filter, topic: sub.Filter, qos: min(sub.QoS, 1), identifier: sub.Identifier,
+		conn: c, filter: sub.Filter, topic: sub.Filter, qos: sub.QoS, identifier: sub.Identifier,
 		noLocal:    sub.Options&wire.OptionNoLocal != 0,
 		asRetained: sub.Options&wire.OptionRetainAsPublished != 0,
 	}

@@ -45,8 +45,15 @@ type session interface {
 	Retained(ctx context.Context, filter string) (cursor, error)
 	SetWill(ctx context.Context, w *kernel.Will) error
 	DropWill() error
+	// Pins, Unpin, Keep and Kept are for deliveries that outlive the connection.
+	Pins(ctx context.Context) ([]sessionPin, error)
+	Unpin(id kernel.PinID)
+	Keep(v any)
+	Kept() any
 	Detach(expiry time.Duration)
 }
+
+type sessionPin = broker.SessionPin
 
 // subscribed is what became of one subscription.
 type subscribed struct {
@@ -58,6 +65,12 @@ type subscribed struct {
 type member interface {
 	Credit(n int)
 	Settle(o kernel.Outcome, partition int32, first, last int64)
+	Pin(id kernel.PinID, partition int32, offset int64)
+	Take(id kernel.PinID, partition int32, offset int64)
+	Refuse(id kernel.PinID, partition int32, offset int64)
+	Unpin(id kernel.PinID)
+	Hold(places []kernel.Place) []bool
+	Read(p kernel.Place, fn func(*kernel.View)) bool
 }
 
 // realNode is the node of a real broker.

@@ -60,10 +60,10 @@ func (s *sender) live(f *feed, lm *kernel.LiveMessage) bool {
 		return false
 	}
 	if s.win.open() {
-		s.copyFrame(&fm.frame, s.win.take(f, 0, 0), sh.expires, now)
+		s.copyFrame(&fm.frame, s.win.take(f, fm.qos, 0, 0), sh.expires, now)
 		return true
 	}
-	s.win.park(parked{frame: fm.frame, feed: f, expires: sh.expires})
+	s.win.park(parked{frame: fm.frame, feed: f, qos: fm.qos, expires: sh.expires})
 	return true
 }
 
@@ -89,10 +89,10 @@ func (s *sender) liveFirst(f *feed, lm *kernel.LiveMessage) bool {
 	case s.fullLocked(size):
 		return false
 	case s.win.open():
-		fr.ID = s.win.take(f, 0, 0)
+		fr.ID = s.win.take(f, fr.QoS, 0, 0)
 		s.append(&fr, m, now)
 	default:
-		s.win.park(parked{frame: encode(&fr, m), feed: f, expires: m.expires})
+		s.win.park(parked{frame: encode(&fr, m), feed: f, qos: fr.QoS, expires: m.expires})
 	}
 	lm.Frame = seenOnce
 	return true

@@ -117,8 +117,8 @@ func (m *message) internal(name, value []byte) {
 		m.userKey() // an MQTT publisher's was here among the user properties
 	case kernel.HeaderQoS:
 		m.hasQoS = true
-		if len(value) == 1 && value[0] == '0' {
-			m.qos = 0
+		if len(value) == 1 && (value[0] == '0' || value[0] == '2') {
+			m.qos = value[0] - '0'
 		}
 	case kernel.HeaderRetain:
 		m.retain = len(value) == 1 && value[0] == '1'

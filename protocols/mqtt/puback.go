@@ -18,25 +18,28 @@ func (c *conn) puback(body []byte) error {
 	}
 	s := &c.out
 	s.mu.Lock()
-	d, ok := s.win.free(id)
+	var d slot
+	if e := s.win.get(id); e != nil && e.qos == 1 {
+		s.win.begun(e)
+		d, _ = s.win.free(id)
+	}
 	s.mu.Unlock()
-	if !ok {
+	if d.id == 0 {
 		return nil // of an earlier connection, or twice
 	}
-	if c.acked++; c.acked >= ackRun {
-		c.acked = 0
-		c.settleRun()
-		c.replenish()
-	}
-	if d.feed.member == nil {
-		return nil
-	}
-	refuse := code >= wire.UnspecifiedError
-	if !c.settling.extend(d.feed, refuse, d.partition, d.offset) {
-		c.settleRun()
-		c.settling = settlement{feed: d.feed, refuse: refuse, partition: d.partition, first: d.offset, last: d.offset}
+	c.freed()
+	if d.feed.member != nil {
+		c.gather(d.feed, code >= wire.UnspecifiedError, d.partition, d.offset)
 	}
 	return nil
+}
+
+// gather adds a settlement to the present run, or begins a new one.
+func (c *conn) gather(f *feed, refuse bool, partition int32, offset int64) {
+	if !c.settling.extend(f, refuse, partition, offset) {
+		c.settleRun()
+		c.settling = settlement{feed: f, refuse: refuse, partition: partition, first: offset, last: offset}
+	}
 }
 
 // settleRun hands the gathered run of acknowledgements to its member.

@@ -51,17 +51,3 @@ func (c *conn) completed(ids, unknown []uint16, err error) {
 		s.ackLocked(wire.Pubcomp, id, code)
 	}
 }
-
-// exactlyOnce answers the packets of QoS 2 deliveries. The server starts none, so
-// they belong to flows that a client remembers from another server: each is ended in the way the specification has for an identifier that
-// is not known (4.3.3).
-func (c *conn) exactlyOnce(pt byte, body []byte) error {
-	id, code, err := wire.ParseAck(pt, c.version, body)
-	if err != nil {
-		return err
-	}
-	if pt == wire.Pubrec && code < wire.UnspecifiedError {
-		c.out.ack(wire.Pubrel, id, wire.PacketIDNotFound)
-	}
-	return nil
-}

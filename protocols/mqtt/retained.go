@@ -212,13 +212,19 @@ func (s *sender) retained(st *stream, r *kernel.Retained, now int64) bool {
 	}
 	fr := s.frameOf(f, m)
 	fr.Retain = true
+	if s.pins {
+		// What is retained is nobody's record that could be pinned to the session, and
+		// an identifier that the session forgot with its connection could not be
+		// used again.
+		fr.QoS = min(fr.QoS, 1)
+	}
 	switch {
 	case s.tooLarge(fr.Size()):
 		s.dropped++
 		return true
 	case fr.QoS == 0:
 	case s.win.open():
-		fr.ID = s.win.take(f, 0, 0)
+		fr.ID = s.win.take(f, fr.QoS, 0, 0)
 	default:
 		return false
 	}

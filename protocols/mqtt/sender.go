@@ -29,7 +29,7 @@ const (
 )
 
 // sender is the outgoing side of a connection: what waits for the writer and
-// the window of QoS 1 deliveries. Everything is guarded by mu; whoever appends
+// the window of QoS 1 and 2 deliveries. Everything is guarded by mu; whoever appends
 // releases it with unlock, which wakes the writer.
 type sender struct {
 	version   byte
@@ -52,7 +52,9 @@ type sender struct {
 	dead    bool // the socket has failed: the writer ends at once
 
 	win     window
-	settles []settlement // what is settled by having been written
+	pins    bool              // QoS 2 deliveries are noted in the log
+	pinning map[uint16]parked // those whose PUBLISH waits for that
+	settles []settlement      // what is settled by having been written
 	room    chan struct{}
 	msg     message
 	dropped uint64 // messages that the client did not get, not counted yet
@@ -158,11 +160,15 @@ func (s *sender) deliver(f *feed, d *kernel.Delivery, now int64) {
 		return
 	}
 	if s.win.open() {
-		fr.ID = s.win.take(f, d.Partition, d.Offset)
+		fr.ID = s.win.take(f, fr.QoS, d.Partition, d.Offset)
+		if fr.QoS == 2 && s.pins {
+			s.pin(f, fr.ID, encode(&fr, m), m.expires)
+			return
+		}
 		s.append(&fr, m, now)
 		return
 	}
-	s.win.park(parked{frame: encode(&fr, m), feed: f, partition: d.Partition, offset: d.Offset, expires: m.expires})
+	s.win.park(parked{frame: encode(&fr, m), feed: f, qos: fr.QoS, partition: d.Partition, offset: d.Offset, expires: m.expires})
 }
 
 func (s *sender) tooLarge(size int) bool { return s.maxPacket > 0 && size > s.maxPacket }
@@ -247,7 +253,11 @@ func (s *sender) unparkLocked(now int64) {
 			s.settled(p.feed, p.partition, p.offset)
 			continue
 		}
-		id := s.win.take(p.feed, p.partition, p.offset)
+		id := s.win.take(p.feed, p.qos, p.partition, p.offset)
+		if p.qos == 2 && s.pins && p.feed.member != nil {
+			s.pin(p.feed, id, p.frame, p.expires)
+			continue
+		}
 		s.copyFrame(&p.frame, id, p.expires, now)
 	}
 }

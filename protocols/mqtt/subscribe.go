@@ -19,7 +19,7 @@ func (c *conn) subscribe(body []byte) error {
 	}
 	subs, feeds := make([]kernel.Subscription, len(req.Filters)), make([]*feed, len(req.Filters))
 	for i, flt := range req.Filters {
-		subs[i] = kernel.Subscription{Filter: flt.Name, QoS: min(flt.QoS, 1), Options: flt.Options, Identifier: req.Identifier}
+		subs[i] = kernel.Subscription{Filter: flt.Name, QoS: flt.QoS, Options: flt.Options, Identifier: req.Identifier}
 		feeds[i] = newFeed(c, subs[i])
 		feeds[i].expectRetained(&subs[i])
 	}

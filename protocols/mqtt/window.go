@@ -15,24 +15,29 @@ const (
 	creditExtra = 64
 )
 
-// slot is one QoS 1 delivery that the client has not acknowledged.
+// slot is one QoS 1 or 2 delivery that the client has not acknowledged.
 type slot struct {
-	feed      *feed
+	feed      *feed  // nil: its subscription has gone
 	id        uint16 // 0: free
+	qos       byte
+	stage     stage
+	pinned    bool   // QoS 2, and the session has it in the log
+	count     uint64 // order of the deliveries of the session
 	partition int32
 	offset    int64
 }
 
-// parked is one QoS 1 delivery that waits for a slot.
+// parked is one QoS 1 or 2 delivery that waits for a slot.
 type parked struct {
 	frame
 	feed      *feed
+	qos       byte
 	partition int32
 	offset    int64
 	expires   int64 // ms since 1970, 0 = never
 }
 
-// window keeps the QoS 1 deliveries of one connection within the client's
+// window keeps the QoS 1 and 2 deliveries of one connection within the client's
 // Receive Maximum, over all its subscriptions, exact to the message. It is
 // pure and not safe for concurrent use: sender.mu guards it.
 //
@@ -43,11 +48,13 @@ type parked struct {
 // acknowledges something.
 type window struct {
 	quota    int
-	inFlight int    // slots taken
-	credit   int    // granted to QoS 1 members, not delivered yet
-	feeds    int    // QoS 1 members
-	slots    []slot // power of two, indexed by identifier
-	last     uint16 // identifier given last
+	inFlight int      // slots taken
+	credit   int      // granted to QoS 1 members, not delivered yet
+	feeds    int      // QoS 1 members
+	slots    []slot   // power of two, indexed by identifier
+	last     uint16   // identifier given last
+	count    uint64   // of the delivery begun last
+	due      []uint16 // identifiers of deliveries to be sent again, in their order
 
 	parked       []parked // from parkedHead on
 	parkedHead   int
@@ -74,38 +81,99 @@ const maxRecalls = 256
 func (w *window) init(quota int) { w.quota, w.sizeHint = quota, 16<<10 }
 
 // open reports whether a QoS 1 packet may be sent now, ahead of nothing parked.
-func (w *window) open() bool { return w.inFlight < w.quota && w.parkedHead == len(w.parked) }
+func (w *window) open() bool {
+	return w.inFlight < w.quota && w.parkedHead == len(w.parked) && len(w.due) == 0
+}
 
 // take gives a free packet identifier to a delivery. inFlight is below quota.
-func (w *window) take(f *feed, partition int32, offset int64) uint16 {
-	if w.inFlight == len(w.slots) {
-		old := w.slots
-		w.slots = make([]slot, max(16, 2*len(old)))
-		for _, s := range old {
-			*w.at(s.id) = s
-		}
+func (w *window) take(f *feed, qos byte, partition int32, offset int64) uint16 {
+	if w.inFlight >= len(w.slots) {
+		w.grow()
 	}
 	for {
 		if w.last++; w.last == 0 {
 			w.last = 1
 		}
 		if s := w.at(w.last); s.id == 0 {
-			*s = slot{feed: f, id: w.last, partition: partition, offset: offset}
+			w.count++
+			*s = slot{feed: f, id: w.last, qos: qos, count: w.count, partition: partition, offset: offset}
 			w.inFlight++
 			return w.last
 		}
 	}
 }
 
+func (w *window) grow() {
+	old := w.slots
+	w.slots = make([]slot, max(16, 2*len(old)))
+	for _, s := range old {
+		if s.id != 0 {
+			*w.at(s.id) = s
+		}
+	}
+}
+
+// reserve makes a delivery of an earlier connection one of this one. Such come in
+// their order, before any other.
+func (w *window) reserve(d slot) {
+	for len(w.slots) == 0 || w.at(d.id).id != 0 && w.at(d.id).id != d.id {
+		w.grow() // ends: with 65,536 slots no two share one
+	}
+	if w.at(d.id).id != 0 {
+		return
+	}
+	*w.at(d.id) = d
+	w.inFlight++
+	w.count, w.last = max(w.count, d.count), d.id
+	if d.stage == due {
+		w.due = append(w.due, d.id)
+	}
+}
+
+// nextDue returns the next delivery to be sent again, if the window has room for it:
+// what is not sent again yet takes none. It counts as sent then.
+func (w *window) nextDue() slot {
+	if len(w.due) == 0 || w.inFlight-len(w.due) >= w.quota {
+		return slot{}
+	}
+	e := w.get(w.due[0])
+	w.begun(e)
+	return *e
+}
+
+// begun makes a delivery that is due one that is sent.
+func (w *window) begun(e *slot) {
+	if e.stage != due {
+		return
+	}
+	e.stage = sent
+	if w.due[0] == e.id {
+		w.due = w.due[1:]
+	} else {
+		w.due = slices.DeleteFunc(w.due, func(id uint16) bool { return id == e.id })
+	}
+	if len(w.due) == 0 {
+		w.due = nil
+	}
+}
+
+// get returns the delivery with that identifier, or nil.
+func (w *window) get(id uint16) *slot {
+	if len(w.slots) == 0 || id == 0 {
+		return nil
+	}
+	if e := w.at(id); e.id == id {
+		return e
+	}
+	return nil
+}
+
 func (w *window) at(id uint16) *slot { return &w.slots[int(id)&(len(w.slots)-1)] }
 
 // free ends the delivery with that identifier.
 func (w *window) free(id uint16) (s slot, ok bool) {
-	if len(w.slots) == 0 {
-		return slot{}, false
-	}
-	e := w.at(id)
-	if e.id != id || id == 0 {
+	e := w.get(id)
+	if e == nil {
 		return slot{}, false
 	}
 	s = *e
@@ -126,7 +194,7 @@ func (w *window) park(p parked) {
 
 // unpark returns the longest parked delivery if a slot is free.
 func (w *window) unpark() (p parked, ok bool) {
-	if w.parkedHead == len(w.parked) || w.inFlight >= w.quota {
+	if w.parkedHead == len(w.parked) || w.inFlight >= w.quota || len(w.due) > 0 {
 		return parked{}, false
 	}
 	p = w.parked[w.parkedHead]
@@ -247,6 +315,9 @@ func (w *window) target(f *feed) int {
 
 // grant returns the next member to be given credit, and how much, or nil.
 func (w *window) grant() (*feed, int) {
+	if len(w.due) > 0 {
+		return nil, 0 // what was there before comes first
+	}
 	for len(w.hungry0) > 0 {
 		f := pop(&w.hungry0)
 		if n := w.target(f) - f.credit; n > 0 && !f.gone {

@@ -130,6 +130,12 @@ const grantRun = 16
 // writer after a write.
 func (c *conn) replenish() {
 	s := &c.out
+	s.mu.Lock()
+	resume := len(s.win.due) > 0
+	s.mu.Unlock()
+	if resume {
+		c.resend()
+	}
 	for {
 		var grants [grantRun]grant
 		n := 0

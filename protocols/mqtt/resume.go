@@ -1,0 +1,198 @@
+package mqtt
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/protocols/mqtt/wire"
+)
+
+// A session that comes back has what it had under way sent again, under the same
+// identifiers and in the same order, before anything new (4.4.0-1, 4.6.0-1). QoS 2
+// deliveries are the session's pins, also after a crash of the node. QoS 1
+// deliveries are left with the session by the connection that ends; after a restart
+// of the node they are redelivered by their groups, under new identifiers.
+
+// remains are what a connection leaves for the next one.
+type remains struct {
+	slots []keptSlot
+	last  uint16
+	count uint64
+}
+
+type keptSlot struct {
+	slot   // without its feed
+	filter string
+}
+
+// keep leaves the QoS 1 deliveries that are not acknowledged with the session.
+func (c *conn) keep() {
+	s := &c.out
+	s.mu.Lock()
+	k := &remains{last: s.win.last, count: s.win.count}
+	for _, e := range s.win.slots {
+		if e.id != 0 && e.qos == 1 && e.feed.counted() && !e.feed.gone {
+			filter := e.feed.filter
+			e.feed = nil // lets go of the connection
+			k.slots = append(k.slots, keptSlot{e, filter})
+		}
+	}
+	s.mu.Unlock()
+	c.session.Keep(k)
+}
+
+// resume attaches the subscriptions of a session that was there before, and sends
+// again what it had under way. A subscription that cannot be attached (its queue has
+// been deleted, permission withdrawn) is left out; it stays in the session.
+func (c *conn) resume() error {
+	pins, err := c.session.Pins(c.ctx)
+	if err != nil {
+		return err
+	}
+	for _, sub := range c.session.State().Subscriptions {
+		f := newFeed(c, sub)
+		m, err := c.session.Attach(c.ctx, sub, f)
+		if c.ctx.Err() != nil {
+			return errEnded
+		}
+		if err != nil {
+			c.server.log.Warn().Err(err).Str("client", c.clientID).Str("filter", sub.Filter).Msg("mqtt subscription not resumed")
+			continue
+		}
+		c.addFeed(f, m)
+	}
+	slots := c.hold()
+	for _, p := range pins {
+		slots = append(slots, c.pinned(p))
+	}
+	slices.SortFunc(slots, func(a, b slot) int { return cmp.Compare(a.count, b.count) })
+	s := &c.out
+	s.mu.Lock()
+	for _, d := range slots {
+		s.win.reserve(d)
+	}
+	s.mu.Unlock()
+	c.resend()
+	s.mu.Lock()
+	for _, d := range slots {
+		if d.stage == taken {
+			s.ackLocked(wire.Pubrel, d.id, wire.Success)
+		}
+	}
+	s.unlock()
+	c.replenish()
+	return nil
+}
+
+// hold gets back the QoS 1 deliveries that the connection before has left, as far as
+// nobody else has got them.
+func (c *conn) hold() (slots []slot) {
+	k, ok := c.session.Kept().(*remains)
+	if !ok {
+		return nil
+	}
+	c.out.mu.Lock()
+	c.out.win.last, c.out.win.count = k.last, k.count
+	c.out.mu.Unlock()
+	byFeed := make(map[*feed][]slot)
+	for _, d := range k.slots {
+		if f := c.feeds[d.filter]; f != nil && f.counted() {
+			byFeed[f] = append(byFeed[f], d.slot)
+		}
+	}
+	for f, list := range byFeed {
+		places := make([]kernel.Place, len(list))
+		for i, d := range list {
+			places[i] = kernel.Place{Partition: d.partition, Offset: d.offset}
+		}
+		for i, held := range f.member.Hold(places) {
+			if d := list[i]; held {
+				d.feed, d.stage = f, due
+				slots = append(slots, d)
+			}
+		}
+	}
+	return slots
+}
+
+// pinned returns the slot of a pin. One whose subscription has gone has no message
+// to be sent any more: PUBREL ends it, whether the client has the message or not.
+func (c *conn) pinned(p sessionPin) slot {
+	d := slot{
+		feed: c.feeds[p.Filter], id: p.Number, count: p.Count, qos: 2, pinned: true,
+		partition: p.Partition, offset: p.Offset, stage: due,
+	}
+	if p.Taken || p.Filter == "" || d.feed == nil || d.feed.member == nil {
+		d.stage = taken
+	}
+	if d.feed != nil && d.feed.member == nil {
+		d.feed = nil
+	}
+	return d
+}
+
+// resend sends again what is due, as far as the window and the backlog allow. Any
+// goroutine but the kernel's may call it.
+func (c *conn) resend() {
+	c.resuming.Lock()
+	defer c.resuming.Unlock()
+	s := &c.out
+	for {
+		s.mu.Lock()
+		var d slot
+		if !s.closed && s.backlog() < s.bound(lowMark) {
+			d = s.win.nextDue()
+		}
+		s.unlock()
+		if d.id == 0 {
+			return
+		}
+		ok := d.feed.member.Read(kernel.Place{Partition: d.partition, Offset: d.offset}, func(v *kernel.View) {
+			s.again(&d, v)
+		})
+		if !ok {
+			c.lost(&d)
+		}
+	}
+}
+
+// again sends one delivery again, with DUP.
+func (s *sender) again(d *slot, v *kernel.View) {
+	s.mu.Lock()
+	defer s.unlock()
+	if s.closed || s.win.get(d.id) == nil {
+		return
+	}
+	m, now := &s.msg, time.Now().UnixMilli()
+	m.fromView(v, d.feed.topic, s.version == wire.V5)
+	fr := s.frameOf(d.feed, m)
+	fr.QoS, fr.ID, fr.Dup = d.qos, d.id, true
+	if s.tooLarge(fr.Size()) || d.qos == 1 && m.expired(now) { // expiry does not end a QoS 2 flow (4.3.3-7)
+		s.dropped++
+		s.skip(d)
+		return
+	}
+	s.append(&fr, m, now)
+}
+
+// lost ends a delivery whose record is not there any more.
+func (c *conn) lost(d *slot) {
+	s := &c.out
+	s.mu.Lock()
+	s.skip(d)
+	s.unlock()
+}
+
+// skip settles a delivery that is not sent again. With QoS 2 the client may have the
+// message: PUBREL follows, so that the identifier is free on both sides.
+func (s *sender) skip(d *slot) {
+	if d.qos == 1 {
+		s.win.free(d.id)
+		s.settled(d.feed, d.partition, d.offset)
+		return
+	}
+	s.win.at(d.id).stage = taking
+	d.feed.member.Take(d.pinID(), d.partition, d.offset)
+}
