@@ -17,6 +17,9 @@ type MemberOptions struct {
 	// Exclusive admits no other member. It fails with CodeAccessRefused while
 	// others are there, and theirs fail while it is.
 	Exclusive bool
+	// Pool bounds what the member holds together with others, beside its credit.
+	// Nil is none.
+	Pool *Pool
 	// Create makes the group (and, with kind Filter or for subscriptions, the
 	// topic) if missing; else a missing one is CodeNotFound.
 	Create bool

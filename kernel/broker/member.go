@@ -135,6 +135,12 @@ func (m *Member) Type() kernel.QueueType { return m.kind }
 // has not been used. Never blocks.
 func (m *Member) Credit(n int) { m.m.Credit(n) }
 
+// Pool puts the member under a pool. held says how many records the caller
+// counts as held by it, which take their units at once; it is called while
+// nothing is handed out to the member. It waits for the group's goroutine, as
+// Acquire does. A member that has a pool keeps it.
+func (m *Member) Pool(pool *kernel.Pool, held func() int) { m.m.Pool(pool, held) }
+
 // Settle settles records first..last of a partition that this member holds; any
 // it does not hold are ignored. Never blocks. Credit does not come back by
 // itself: the edge grants it.

@@ -41,6 +41,7 @@ func (s *shard) callOff(sh *share, m *Member, runs []sharegroup.Run, now int64) 
 	if n == 0 {
 		return runs
 	}
+	m.off += n
 	for n > 0 {
 		r := &runs[len(runs)-1]
 		back := *r
@@ -65,6 +66,7 @@ func records(runs []sharegroup.Run) (n int) {
 // handed accounts for the records in s.batch, which the member has got.
 func (s *shard) handed(sh *share, m *Member, runs []sharegroup.Run, now int64) {
 	n := uint64(len(s.batch))
+	m.got += len(s.batch)
 	sh.stat.delivered.Add(n)
 	s.metrics.Delivered.Add(n)
 	if m.auto {

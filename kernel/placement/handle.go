@@ -143,6 +143,7 @@ func (s *shard) dismiss(sh *share, reason error) {
 	}
 	slices.Sort(ids) // histories replay in the same order
 	for _, id := range ids {
+		s.unpool(sh.members[id])
 		sh.members[id].end(reason)
 	}
 	for _, a := range sh.parked {
@@ -249,6 +250,7 @@ func (s *shard) join(sh *share, opt kernel.MemberOptions, to kernel.Consumer) (*
 		sh.members = make(map[sharegroup.MemberID]*Member)
 	}
 	sh.members[id] = m
+	s.pool(m, opt.Pool)
 	s.enroll(sh)
 	s.queue(sh)
 	sh.publish() // Leave and Stats count it from now on
@@ -262,7 +264,8 @@ func (s *shard) leave(m *Member) {
 		return
 	}
 	s.attend(m, s.clock.mono()) // it may have spoken since this step began
-	sh.group.Leave(m.id, true)  //nolint:errcheck // it is a member
+	s.unpool(m)
+	sh.group.Leave(m.id, true) //nolint:errcheck // it is a member
 	delete(sh.members, m.id)
 	s.closeVault(sh, m.session, false)
 	if len(s.pins) > 0 {
@@ -281,6 +284,7 @@ func (s *shard) leave(m *Member) {
 func (s *shard) stopMember(m *Member) {
 	if sh := m.share; !sh.gone && sh.members[m.id] == m {
 		s.attend(m, s.clock.mono())
+		s.unpool(m)
 		sh.group.Stop(m.id) //nolint:errcheck // it is a member
 		s.queue(sh)
 		sh.publish()

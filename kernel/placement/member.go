@@ -20,9 +20,7 @@ type Member struct {
 	auto  bool
 	pull  bool
 	tag   string
-	// session is the name of the session that pins are tied to, empty if there is
-	// none.
-	session string
+	pooling
 
 	// busy is held while the consumer is called.
 	busy    sync.Mutex
@@ -35,7 +33,6 @@ type Member struct {
 	credit int
 	acks   []ack
 	spare  []ack
-	pins   []pinAct
 	queued bool // in the shard's mailbox
 
 	leaving sync.Once
@@ -98,15 +95,14 @@ func (a *ack) continues(o kernel.Outcome, partition int32, first int64) bool {
 	return a.last+1 == first && a.outcome == o && a.partition == partition
 }
 
-// fetch takes what has gathered. The acks are valid until the next fetch.
-func (m *Member) fetch() (credit int, acks []ack, pins []pinAct) {
+// fetch takes what has gathered. The slice is valid until the next fetch.
+func (m *Member) fetch() (credit int, acks []ack) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	credit, acks, pins = m.credit, m.acks, m.pins
-	m.pins = nil
+	credit, acks = m.credit, m.acks
 	m.acks, m.spare = m.spare[:0], m.acks
 	m.credit, m.queued = 0, false
-	return credit, acks, pins
+	return credit, acks
 }
 
 // owe notes that n of the credit taken back had been used.

@@ -46,10 +46,6 @@ type shard struct {
 	under    *undertaker
 	mourners []*share // whose burials wait for the next tick
 
-	pins    []byte    // changes of pins of this step, to be logged
-	waits   []pinWait // who is to be told when they are
-	changes []byte    // scratch of pin
-
 	finished bool // nothing is handed out any more
 
 	// Scratch of one step.
@@ -213,16 +209,19 @@ func (s *shard) queue(sh *share) {
 
 // attend takes in what a member wants.
 func (s *shard) attend(m *Member, now int64) {
-	credit, acks, pins := m.fetch()
+	credit, acks := m.fetch()
 	sh := m.share
 	if sh.gone || sh.members[m.id] != m {
-		s.pin(m, pins, now) // what it has begun goes on
+		s.unpool(m)
 		return
 	}
 	for i := range acks {
 		s.settle(m, &acks[i], now)
 	}
-	s.pin(m, pins, now)
+	if m.units != nil {
+		s.credited(m, credit)
+		return
+	}
 	if left := sh.group.Credit(m.id) + credit; left < 0 {
 		m.owe(-left)
 	}
@@ -276,10 +275,12 @@ func (s *shard) serve(now int64) {
 
 // pump hands out records of one share.
 func (s *shard) pump(sh *share, now int64) {
+	s.lend(sh)
 	outs, more := sh.group.Pump(now, pumpBudget)
 	for i := range outs {
 		s.give(sh, sh.members[outs[i].Member], outs[i].Runs, now)
 	}
+	s.repay(sh)
 	if len(outs) > 0 {
 		s.rest(sh)
 	}
@@ -310,7 +311,6 @@ func (s *shard) collect() {
 	}
 	clear(s.touched)
 	s.touched = s.touched[:0]
-	s.commitPins()
 	if len(s.section) > 0 || s.urgent {
 		s.prop.settle(s.term, s.section, s.urgent)
 		s.section, s.urgent = s.section[:0], false
