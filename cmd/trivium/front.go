@@ -10,6 +10,9 @@ import (
 	"github.com/trivium-mq/trivium/protocols/listener"
 )
 
+// webSlack is how many bytes a WebSocket message may have beside the largest packet.
+const webSlack = 64 << 10
+
 // front is one listener and the server of its protocol, which may have more.
 type front struct {
 	config.Socket
@@ -74,6 +77,7 @@ func (s *sockets) bind(one config.Socket) (*listener.Listener, error) {
 	if one.Web {
 		opt.WebSocket = &listener.WebSocket{
 			Path: s.config.MQTT.WSPath, Subprotocols: []string{"mqtt", "mqttv3.1"}, Origins: s.config.MQTT.WSOrigins,
+			MaxMessage: int64(s.config.MQTT.MaxPacket) + webSlack,
 		}
 	}
 	l, err := listener.Listen(string(one.Address), opt)

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/trivium-mq/trivium/integration/harness"
 )
 
@@ -47,6 +49,28 @@ func TestConfigCheck(t *testing.T) {
 	}
 	if out, complaints, code = command(t, nil, "config", "check"); code != 0 || out != "ok\n" {
 		t.Errorf("the defaults: exit code %d\n%s%s", code, out, complaints)
+	}
+}
+
+// TestAccessSettings: the configured administrator is there in place of guest,
+// and nobody without credentials gets in.
+func TestAccessSettings(t *testing.T) {
+	t.Setenv("TRIVIUM_ADMIN_USER", "root")
+	t.Setenv("TRIVIUM_ADMIN_PASSWORD", "hush")
+	b := harness.Start(t, "--access-anonymous=false")
+	conn, err := amqp.Dial("amqp://root:hush@" + b.AMQP + "/")
+	harness.Must(t, err)
+	harness.Must(t, conn.Close())
+	if conn, err := amqp.Dial("amqp://guest:guest@" + b.AMQP + "/"); err == nil {
+		conn.Close()
+		t.Error("guest is there")
+	}
+	if c, err := dialMQTT("tcp://"+b.MQTT, "", nil); err == nil {
+		c.Disconnect(0)
+		t.Error("an MQTT client without credentials was served")
+	}
+	if strings.Contains(b.Output(), "hush") {
+		t.Error("the log tells the password")
 	}
 }
 
