@@ -3,6 +3,8 @@ package broker
 import (
 	"bytes"
 	"fmt"
+	"reflect"
+	"slices"
 	"strconv"
 
 	"github.com/trivium-mq/trivium/kernel"
@@ -29,7 +31,7 @@ func (t *tenant) sameQueue(q *QueueSpec, old *kernel.Queue) error {
 	for _, name := range argumentNames(q.Arguments, old.Arguments) {
 		a, b := argument(q.Arguments, name), argument(old.Arguments, name)
 		if !sameArgument(a, b) && name != queueTypeArgument {
-			return differ(name, describe(a), describe(b))
+			return differ(name, beside(a, b), beside(b, a))
 		}
 	}
 	return nil
@@ -50,6 +52,13 @@ func typeName(k kernel.QueueType) string {
 	}
 }
 
+// comparedFirst are the arguments that are compared before the others, in this
+// order: of several that differ the first is named.
+var comparedFirst = []string{
+	"x-expires", "x-message-ttl", "x-dead-letter-exchange", "x-dead-letter-routing-key", "x-dead-letter-strategy",
+	"x-max-length", "x-max-length-bytes", "x-overflow",
+}
+
 // argumentNames merges the names of two lists, both sorted.
 func argumentNames(a, b []kernel.Argument) []string {
 	var names []string
@@ -65,6 +74,13 @@ func argumentNames(a, b []kernel.Argument) []string {
 			names = append(names, name)
 		}
 	}
+	rank := func(name string) int {
+		if i := slices.Index(comparedFirst, name); i >= 0 {
+			return i
+		}
+		return len(comparedFirst)
+	}
+	slices.SortStableFunc(names, func(a, b string) int { return rank(a) - rank(b) })
 	return names
 }
 
@@ -106,22 +122,35 @@ func number(v any) (float64, bool) {
 	return 0, false
 }
 
-func describe(a *kernel.Argument) string {
+// describe shows a value with its type.
+func describe(a *kernel.Argument) string { return beside(a, nil) }
+
+// beside shows a value beside the one that it differs from: with its type, if that
+// is not the same.
+func beside(a, other *kernel.Argument) string {
 	if a == nil {
 		return "none"
 	}
+	kind, text := "", ""
 	switch v := a.Value.(type) {
 	case string:
-		return fmt.Sprintf("the value '%s' of type 'longstr'", v)
+		kind, text = "longstr", v
 	case bool:
-		return fmt.Sprintf("the value '%t' of type 'bool'", v)
+		kind, text = "bool", strconv.FormatBool(v)
 	case int64:
-		return fmt.Sprintf("the value '%d' of type 'long'", v)
+		if kind = "signedint"; v != int64(int32(v)) {
+			kind = "long"
+		}
+		text = strconv.FormatInt(v, 10)
 	case float64:
-		return fmt.Sprintf("the value '%g' of type 'double'", v)
+		kind, text = "double", strconv.FormatFloat(v, 'g', -1, 64)
 	case nil:
-		return "the value 'undefined' of type 'void'"
+		kind, text = "void", "undefined"
 	default:
 		return "a value of another type"
 	}
+	if other != nil && reflect.TypeOf(other.Value) == reflect.TypeOf(a.Value) {
+		return "'" + text + "'"
+	}
+	return fmt.Sprintf("the value '%s' of type '%s'", text, kind)
 }

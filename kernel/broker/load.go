@@ -89,7 +89,14 @@ func (l *loader) loadTopic(kt *kernel.Topic) error {
 	}
 	t, ok := l.b.tenant(kt.Tenant)
 	if !ok {
-		return fmt.Errorf("topic %q belongs to tenant %q, which does not exist", kt.Name, kt.Tenant)
+		// It was being made while its tenant was dropped.
+		if _, placed := l.topics[kt.ID]; placed {
+			delete(l.topics, kt.ID)
+			if err := l.b.durable.DropTopic(l.ctx, kt.ID, l.state.Revision()); err != nil {
+				return err
+			}
+		}
+		return l.b.commit(l.ctx, catalog.DropTopic{ID: kt.ID})
 	}
 	rt := &route.Topic{Topic: kt, Parts: make([]uint64, kt.Partitions)}
 	have := l.topics[kt.ID].Partitions
@@ -138,7 +145,8 @@ func (l *loader) loadGroup(spec catalog.Group) error {
 	if !ok {
 		return nil
 	}
-	if _, ok := t.table.Load().TopicByID(spec.Topic); !ok {
+	topic, ok := t.table.Load().TopicByID(spec.Topic)
+	if !ok {
 		return nil // went with its topic just now
 	}
 	var g *group
@@ -150,9 +158,14 @@ func (l *loader) loadGroup(spec catalog.Group) error {
 				return err
 			}
 		}
+		if limits := limitsOf(topic.Topic, &spec); !sameLimits(limits, info.Spec.Limits) {
+			if err := l.b.setLimits(l.ctx, g, limits); err != nil {
+				return err
+			}
+		}
 	} else {
 		var err error
-		if g, err = l.b.placeGroup(l.ctx, l.b.durable, spec); err != nil {
+		if g, err = l.b.placeGroup(l.ctx, l.b.durable, topic.Topic, spec); err != nil {
 			return err
 		}
 	}

@@ -46,6 +46,9 @@ var (
 	descEntries     = desc("log_entries_total", "Log entries applied.", "placement")
 	descDead        = desc("log_records_dead_total", "Records archived because they were refused or over a limit.", "placement")
 	descExpired     = desc("log_records_expired_total", "Records archived because their time was over.", "placement")
+	descOverflowed  = desc("log_records_overflowed_total", "Records archived because their group was too long.", "placement")
+	descBuried      = desc("dead_letters_total", "Dead letters that queues have taken.")
+	descUnburied    = desc("dead_letters_dropped_total", "Dead letters that nothing took: no exchange, no route, a full queue, or a cycle.")
 	descLost        = desc("log_records_lost_total", "Records skipped because they could not be read.", "placement")
 	descCheckpoints = desc("log_checkpoints_total", "Checkpoints written.", "placement")
 	descSealFailed  = desc("log_seal_failures_total", "Seals that failed.", "placement")
@@ -82,6 +85,8 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	gauge(descConsumers, float64(o.Members))
 	gauge(descReady, float64(o.Ready))
 	gauge(descHeld, float64(o.Held))
+	count(descBuried, float64(c.b.dead.buried.Load()))
+	count(descUnburied, float64(c.b.dead.dropped.Load()))
 	wal := c.b.wal.Stats()
 	count(descSyncs, float64(wal.Syncs))
 	count(descSyncTime, wal.SyncTime.Seconds())
@@ -97,7 +102,7 @@ func collectPlacement(ch chan<- prometheus.Metric, name string, m *placement.Met
 		value uint64
 	}{
 		{descRecords, m.Records.Load()}, {descEntries, m.Entries.Load()}, {descDead, m.Dead.Load()},
-		{descExpired, m.Expired.Load()}, {descLost, m.Lost.Load()}, {descCheckpoints, m.Checkpoints.Load()},
+		{descExpired, m.Expired.Load()}, {descOverflowed, m.Overflowed.Load()}, {descLost, m.Lost.Load()}, {descCheckpoints, m.Checkpoints.Load()},
 		{descSealFailed, m.SealFailures.Load()},
 	} {
 		ch <- prometheus.MustNewConstMetric(v.desc, prometheus.CounterValue, float64(v.value), name)

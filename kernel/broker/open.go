@@ -58,6 +58,7 @@ func Open(cfg Config) (*Broker, error) {
 	if cfg.Settings != nil {
 		b.settings = *cfg.Settings
 	}
+	b.dead.loaded = make(chan struct{})
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.retained = newRetained(b, b.limits.RetainedMemory)
 	b.started = b.now()
@@ -74,6 +75,7 @@ func Open(cfg Config) (*Broker, error) {
 		b.cancel()
 		return nil, errors.Join(err, b.layers.close())
 	}
+	close(b.dead.loaded)
 	b.watcher.Go(b.watchAccess)
 	return b, nil
 }
@@ -121,14 +123,14 @@ func (b *Broker) openLayers(cfg Config) (err error) {
 			NodeID: b.nodeID, Bootstrap: []raftgroup.Server{{ID: b.nodeID, Address: b.nodeID}},
 			Transport: b.transport(durablePlacement),
 			Alone:     true, // nobody can join yet
-			KeepBytes: 1, // the log from the older checkpoint on is enough
+			KeepBytes: 1,    // the log from the older checkpoint on is enough
 		},
-		Logger: b.log, Now: b.now, Limits: limits, Watch: b.retained.wrote, OnFailure: b.fail,
+		Logger: b.log, Now: cfg.Now, Limits: limits, Bury: b.bury, Watch: b.retained.wrote, OnFailure: b.fail,
 	}
 	if b.durable, err = placement.Open(pc); err != nil {
 		return err
 	}
-	b.volatile, err = placement.OpenVolatile(placement.Config{Logger: b.log, Now: b.now, Limits: b.limits.Placement, OnFailure: b.fail})
+	b.volatile, err = placement.OpenVolatile(placement.Config{Logger: b.log, Now: cfg.Now, Limits: b.limits.Placement, Bury: b.bury, OnFailure: b.fail})
 	if err != nil {
 		return err
 	}

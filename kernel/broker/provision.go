@@ -120,7 +120,7 @@ func (b *Broker) place(ctx context.Context, kt *kernel.Topic, specs []catalog.Gr
 	}
 	groups := make([]*group, len(specs))
 	for i, spec := range specs {
-		if groups[i], err = b.placeGroup(ctx, place, spec); err != nil {
+		if groups[i], err = b.placeGroup(ctx, place, kt, spec); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -128,10 +128,10 @@ func (b *Broker) place(ctx context.Context, kt *kernel.Topic, specs []catalog.Gr
 }
 
 // placeGroup makes a group in its topic's placement group.
-func (b *Broker) placeGroup(ctx context.Context, place *placement.Group, spec catalog.Group) (*group, error) {
+func (b *Broker) placeGroup(ctx context.Context, place *placement.Group, kt *kernel.Topic, spec catalog.Group) (*group, error) {
 	id, err := place.CreateGroup(ctx, placement.GroupSpec{
 		Address: spec.Address, Topic: spec.Topic, Owner: spec.Owner, FromStart: spec.FromStart,
-		FailedLimit: spec.FailedLimit, AcquiredLimit: spec.AcquiredLimit,
+		FailedLimit: spec.FailedLimit, AcquiredLimit: spec.AcquiredLimit, Limits: limitsOf(kt, &spec),
 	}, b.catalog.Revision())
 	if err != nil {
 		return nil, err
@@ -150,7 +150,7 @@ func (t *tenant) makeGroup(ctx context.Context, kt *kernel.Topic, spec catalog.G
 	var g *group
 	err := both(
 		func() error { return b.commit(ctx, ops...) },
-		func() (err error) { g, err = b.placeGroup(ctx, b.placeOf(kt.Volatile), spec); return err },
+		func() (err error) { g, err = b.placeGroup(ctx, b.placeOf(kt.Volatile), kt, spec); return err },
 	)
 	if err != nil {
 		if len(ops) > 0 {

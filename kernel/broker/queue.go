@@ -209,6 +209,11 @@ func (t *tenant) claimGroup(ctx context.Context, kt *kernel.Topic, g *group, kq 
 			return err
 		}
 	}
+	if limits := limitsOf(kt, &spec); limits != nil {
+		if err := t.b.setLimits(ctx, g, limits); err != nil {
+			return err
+		}
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	g.spec = spec

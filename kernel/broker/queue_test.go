@@ -60,7 +60,7 @@ func TestEquivalence(t *testing.T) {
 		{func(q *QueueSpec) { q.Durable = false }, kernel.CodePrecondition, "inequivalent arg 'durable' for queue 'q' in vhost '/': received 'false' but current is 'true'"},
 		{func(q *QueueSpec) { q.AutoDelete = true }, kernel.CodePrecondition, "inequivalent arg 'auto_delete' for queue 'q' in vhost '/': received 'true' but current is 'false'"},
 		{func(q *QueueSpec) { q.Type = kernel.Quorum }, kernel.CodePrecondition, "inequivalent arg 'x-queue-type' for queue 'q' in vhost '/': received 'quorum' but current is 'classic'"},
-		{func(q *QueueSpec) { q.Arguments = nil }, kernel.CodePrecondition, "inequivalent arg 'x-retention' for queue 'q' in vhost '/': received none but current is the value '10' of type 'long'"},
+		{func(q *QueueSpec) { q.Arguments = nil }, kernel.CodePrecondition, "inequivalent arg 'x-retention' for queue 'q' in vhost '/': received none but current is the value '10' of type 'signedint'"},
 		{func(q *QueueSpec) { q.Exclusive = true }, kernel.CodeLocked, ""},
 	} {
 		q := base

@@ -59,6 +59,10 @@ func (p *proposer) appendKeyed(set *TargetSet, r *kernel.Record, max int, comman
 		p.mu.Unlock()
 		return err
 	}
+	if set != nil && p.refuses(set, 1, int64(len(r.Value))) {
+		p.mu.Unlock()
+		return errQueueFull
+	}
 	d := p.draftFor(size + len(command))
 	if set == nil {
 		d.post(command, done, token)
@@ -101,6 +105,8 @@ func (p *proposer) carry(d *draft, set *TargetSet, r *kernel.Record, once *kerne
 	}
 	before := b.builder.Size()
 	delta := b.builder.Append(r)
+	b.expires(r)
+	p.enter(set, d.flight, 1, int64(len(r.Value)))
 	p.added(d, b.builder.Size()-before)
 	d.owe(done, token, b, delta)
 }

@@ -22,15 +22,22 @@ func queueArguments(args wire.Table, spec *broker.QueueSpec, vhost string) error
 	invalid := func(name, format string, a ...any) error {
 		return faultf(wire.PreconditionFailed, "invalid arg '%s' for queue '%s' in vhost '%s': %s", name, spec.Name, vhost, fmt.Sprintf(format, a...))
 	}
-	for _, a := range args {
-		switch a.Name {
-		case "x-queue-type":
+	for _, a := range args { // first: it says which others may be there
+		if a.Name == "x-queue-type" {
 			name, ok := a.Value.(string)
 			kind, known := queueTypes[name]
 			if !ok || !known {
 				return invalid(a.Name, "\"unsupported queue type '%v'\"", a.Value)
 			}
 			spec.Type = kind
+		}
+	}
+	if err := limitArguments(args, spec, vhost); err != nil {
+		return err
+	}
+	for _, a := range args {
+		switch a.Name {
+		case "x-queue-type":
 		case "x-retention":
 			r, ok := retention(a.Value)
 			if !ok {
@@ -39,7 +46,9 @@ func queueArguments(args wire.Table, spec *broker.QueueSpec, vhost string) error
 			spec.Retention = &r
 			spec.Arguments = append(spec.Arguments, kernel.Argument{Name: a.Name, Value: argument(a.Value)})
 		default:
-			return invalid(a.Name, "the argument is not supported yet")
+			if !isLimit(a.Name) {
+				return invalid(a.Name, "the argument is not supported yet")
+			}
 		}
 	}
 	return nil

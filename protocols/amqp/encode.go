@@ -3,7 +3,6 @@ package amqp
 import (
 	"bytes"
 	"strconv"
-	"time"
 	"unicode/utf8"
 
 	"github.com/trivium-mq/trivium/kernel"
@@ -22,7 +21,9 @@ type encoder struct {
 	exchange, key string
 	route         []byte // the address, when it is not the key
 	correlation   []byte
-	exact         []byte // the header table as it was sent
+	exact         []byte  // the header table as it was sent
+	deaths        []byte  // history of a dead message, by the broker
+	died          []death // the other headers about that
 	hasExchange   bool
 	hasQoS        bool
 	hasRoute      bool
@@ -56,13 +57,16 @@ func (e *encoder) appendGetOk(b []byte, k *consumer, tag uint64, d *kernel.Deliv
 func (e *encoder) read(v *kernel.View, topic string) {
 	e.props = wire.Properties{Flags: wire.HasDeliveryMode, DeliveryMode: deliveryPersistent}
 	e.table, e.text = e.table[:0], e.text[:0]
-	e.exchange, e.route, e.correlation, e.exact = "", nil, nil, nil
+	e.exchange, e.route, e.correlation, e.exact, e.deaths = "", nil, nil, nil, nil
+	e.died = e.died[:0]
 	e.hasExchange, e.hasQoS, e.hasRoute, e.hasExact = false, false, false, false
 
 	it := v.Headers()
 	own := v.IsOwn()
 	for name, value, ok := it.Next(); ok; name, value, ok = it.Next() {
-		if own || !bytes.HasPrefix(name, bytesOf(kernel.HeaderReserved)) {
+		switch {
+		case own && e.death(alias(name), value):
+		case own || !bytes.HasPrefix(name, bytesOf(kernel.HeaderReserved)):
 			e.header(alias(name), value)
 		}
 	}
@@ -70,6 +74,9 @@ func (e *encoder) read(v *kernel.View, topic string) {
 	e.correlate()
 	if e.tombstone = v.Value == nil; e.tombstone {
 		e.table = wire.AppendBoolField(e.table, headerTombstone, true)
+	}
+	if e.deaths != nil {
+		e.history()
 	}
 	switch {
 	case e.hasExact:
@@ -168,7 +175,7 @@ func (e *encoder) expiration(value []byte) {
 		return
 	}
 	start := len(e.text)
-	e.text = strconv.AppendInt(e.text, max(at-time.Now().UnixMilli(), 0), 10)
+	e.text = strconv.AppendInt(e.text, max(at-kernel.Millis(), 0), 10)
 	e.props.Flags |= wire.HasExpiration
 	e.props.Expiration = e.text[start:len(e.text):len(e.text)]
 }

@@ -56,7 +56,7 @@ func taken(name string) bool {
 		kernel.HeaderAppID, kernel.HeaderUserID, kernel.HeaderClusterID:
 		return true
 	}
-	return false
+	return kernel.IsDeathHeader(name) // a client cannot say how a message died
 }
 
 // builder makes records out of messages, in memory that it uses again. The
@@ -165,7 +165,8 @@ func (b *builder) expiration(p *wire.Properties) error {
 		text := strings.ToValidUTF8(string(p.Expiration), "?")
 		return faultf(wire.PreconditionFailed, "invalid expiration '%s': %s", text, whyNoTime(text))
 	}
-	b.add(kernel.HeaderExpiresAt, b.number(time.Now().UnixMilli()+int64(ttl)))
+	b.add(kernel.HeaderExpiresAt, b.number(kernel.Millis()+int64(ttl)))
+	b.add(kernel.HeaderTTL, p.Expiration)
 	return nil
 }
 

@@ -121,7 +121,7 @@ func (c *conn) loop() error {
 			return c.readError(err)
 		}
 		c.progress += n
-		c.in.now = time.Now().UnixMilli()
+		c.in.now = kernel.Millis()
 	}
 }
 

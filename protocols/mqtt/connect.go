@@ -60,7 +60,7 @@ func (c *conn) firstPacket() ([]byte, error) {
 		if _, err := c.reader.Fill(); err != nil {
 			return nil, err
 		}
-		c.in.now = time.Now().UnixMilli()
+		c.in.now = kernel.Millis()
 	}
 }
 

@@ -1,8 +1,6 @@
 package mqtt
 
 import (
-	"time"
-
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/protocols/mqtt/wire"
 )
@@ -49,7 +47,7 @@ func (f *feed) counted() bool { return f.member != nil && f.qos > 0 }
 
 // Deliver implements kernel.Consumer.
 func (f *feed) Deliver(batch []kernel.Delivery) {
-	now := time.Now().UnixMilli()
+	now := kernel.Millis()
 	s := &f.conn.out
 	s.mu.Lock()
 	for i := range batch {

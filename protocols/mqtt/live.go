@@ -1,8 +1,6 @@
 package mqtt
 
 import (
-	"time"
-
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/protocols/mqtt/wire"
 )
@@ -42,7 +40,7 @@ func (s *sender) live(f *feed, lm *kernel.LiveMessage) bool {
 		lm.Frame = sh
 	}
 	if sh.expires != 0 {
-		now = time.Now().UnixMilli()
+		now = kernel.Millis()
 	}
 	fm := s.form(sh, f, lm)
 	if s.tooLarge(len(fm.bytes)) {
@@ -78,7 +76,7 @@ func (s *sender) liveFirst(f *feed, lm *kernel.LiveMessage) bool {
 	}
 	var now int64
 	if m.expires != 0 {
-		now = time.Now().UnixMilli()
+		now = kernel.Millis()
 	}
 	switch {
 	case fr.QoS == 0:

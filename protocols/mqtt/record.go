@@ -112,7 +112,7 @@ func (in *inbound) userProperty(name, value []byte, user string) {
 			return
 		}
 	}
-	if reserved(name) {
+	if reserved(name) || kernel.IsDeathHeader(stringOf(name)) {
 		in.add(kernel.HeaderUser+string(name), value)
 		return
 	}

@@ -3,7 +3,6 @@ package mqtt
 import (
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/protocols/mqtt/wire"
@@ -175,7 +174,7 @@ func (c *conn) streamSome(st *stream) (ended bool) {
 			}
 			continue
 		}
-		now := time.Now().UnixMilli()
+		now := kernel.Millis()
 		s.mu.Lock()
 		room := true
 		for st.at < len(st.page) && room && !s.closed && !st.parent.gone {

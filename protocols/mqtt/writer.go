@@ -141,7 +141,7 @@ func (c *conn) replenish() {
 		n := 0
 		s.mu.Lock()
 		if s.win.parkedHead < len(s.win.parked) {
-			s.unparkLocked(time.Now().UnixMilli())
+			s.unparkLocked(kernel.Millis())
 			s.roomLocked()
 		}
 		for n < grantRun && !s.closed && s.backlog() < s.bound(lowMark) {
