@@ -26,6 +26,9 @@ func (c *Conn) DeclareExchange(ctx context.Context, x kernel.Exchange) error {
 	default:
 		return kernel.Errorf(kernel.CodeInvalid, "exchange", x.Name, "unknown exchange type '%s'", x.Type)
 	}
+	if err := c.allow(kernel.Configure, KindExchange, x.Name); err != nil {
+		return err
+	}
 	if old, _, ok := t.table.Load().Exchange(x.Name); ok {
 		return sameExchange(&old, &x)
 	}
@@ -52,8 +55,12 @@ func (c *Conn) DeclareExchange(ctx context.Context, x kernel.Exchange) error {
 	return nil
 }
 
-// Exchange returns an exchange, or CodeNotFound.
+// Exchange returns an exchange: CodeNotFound, CodeAccessRefused unless the user
+// may do anything with it.
 func (c *Conn) Exchange(name string) (kernel.Exchange, error) {
+	if err := c.allowAny(KindExchange, name); err != nil {
+		return kernel.Exchange{}, err
+	}
 	if name == kernel.ExchangeDefault {
 		return kernel.Exchange{Tenant: c.tenant.name, Type: kernel.Direct, Durable: true}, nil
 	}
@@ -77,6 +84,9 @@ func (c *Conn) DeleteExchange(ctx context.Context, name string, ifUnused bool) e
 	}
 	if kernel.Reserved(name) {
 		return kernel.Errorf(kernel.CodeAccessRefused, "exchange", name, "exchange name '%s' contains reserved prefix 'amq.*'", name)
+	}
+	if err := c.allow(kernel.Configure, KindExchange, name); err != nil {
+		return err
 	}
 	defer t.names.lock(claim{exchangeKey(name), true})()
 	x, bindings, ok := t.table.Load().Exchange(name)
@@ -217,7 +227,7 @@ func (c *Conn) checkBinding(b *kernel.Binding) error {
 	if len(b.Key) > kernel.MaxName {
 		return kernel.Errorf(kernel.CodeInvalid, "exchange", b.Exchange, "the routing key is longer than %d bytes", kernel.MaxName)
 	}
-	return nil
+	return c.allowBinding(b)
 }
 
 // bindingEnds finds what a binding joins.

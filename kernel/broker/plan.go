@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/auth"
 	"github.com/trivium-mq/trivium/kernel/placement"
 	"github.com/trivium-mq/trivium/kernel/route"
 )
@@ -98,11 +99,13 @@ func murmur2(data []byte) uint32 {
 	return h ^ h>>15
 }
 
-// routeCache remembers the plans of recent routes for one table. Its lookups
+// routeCache remembers the plans of recent routes, refusals included, for one
+// table and directory. Its lookups
 // allocate nothing. Entries that share a slot replace each other, which makes
 // the cache grow, up to maxSlots.
 type routeCache struct {
 	table *route.Table
+	dir   *auth.Directory
 	slots []cacheSlot // a power of two of them
 }
 
@@ -120,9 +123,9 @@ type cacheSlot struct {
 var cacheSeed = maphash.MakeSeed()
 
 // slot returns the place of a route, without a plan if it has to be worked out.
-func (c *routeCache) slot(table *route.Table, byName bool, exchange, key string) *cacheSlot {
-	if c.table != table {
-		c.table = table
+func (c *routeCache) slot(table *route.Table, dir *auth.Directory, byName bool, exchange, key string) *cacheSlot {
+	if c.table != table || c.dir != dir {
+		c.table, c.dir = table, dir
 		if c.slots == nil {
 			c.slots = make([]cacheSlot, minSlots)
 		}
@@ -148,14 +151,19 @@ func (s *cacheSlot) fill(p *plan, byName bool, exchange, key string) {
 
 // byKey returns the plan for a publish to an exchange.
 func (p *Publisher) byKey(table *route.Table, exchange, key string) *plan {
-	s := p.cache.slot(table, false, exchange, key)
+	s := p.cache.slot(table, p.conn.b.directory(), false, exchange, key)
 	if s.plan == nil {
 		s.fill(p.conn.planKey(table, exchange, strings.Clone(key)), false, exchange, key)
 	}
 	return s.plan
 }
 
+// planKey makes the plan for a publish to an exchange. Rights come before
+// existence, so that a refusal tells nothing.
 func (c *Conn) planKey(table *route.Table, exchange, key string) *plan {
+	if err := c.allow(kernel.Write, KindExchange, exchange); err != nil {
+		return &plan{err: err}
+	}
 	if x, _, ok := table.Exchange(exchange); ok && x.Internal {
 		return &plan{err: kernel.Errorf(kernel.CodeAccessRefused, "exchange", exchange,
 			"cannot publish to internal exchange '%s' in vhost '%s'", exchange, c.tenant.name)}
@@ -164,6 +172,9 @@ func (c *Conn) planKey(table *route.Table, exchange, key string) *plan {
 	if !ok {
 		return &plan{err: c.tenant.noExchange(exchange)}
 	}
+	if err := c.allowKeys(table, exchange, key); err != nil {
+		return &plan{err: err}
+	}
 	name := key
 	if exchange != kernel.ExchangeDefault {
 		name = kernel.NameOfKey(key)
@@ -171,12 +182,20 @@ func (c *Conn) planKey(table *route.Table, exchange, key string) *plan {
 	return c.b.compile(m, key, name)
 }
 
+// planName makes the plan for a publish under a name with levels.
+func (c *Conn) planName(table *route.Table, name string) *plan {
+	if err := c.allowName(name); err != nil {
+		return &plan{err: err}
+	}
+	return c.b.compile(table.NameIf(name, c.mayReach), name, name)
+}
+
 // byName returns the plan for a publish under a name with levels.
 func (p *Publisher) byName(table *route.Table, name string) *plan {
-	s := p.cache.slot(table, true, "", name)
+	s := p.cache.slot(table, p.conn.b.directory(), true, "", name)
 	if s.plan == nil {
 		name = strings.Clone(name)
-		s.fill(p.conn.b.compile(table.Name(name), name, name), true, "", name)
+		s.fill(p.conn.planName(table, name), true, "", name)
 	}
 	return s.plan
 }

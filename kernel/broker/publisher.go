@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/auth"
 	"github.com/trivium-mq/trivium/kernel/placement"
 	"github.com/trivium-mq/trivium/kernel/route"
 )
@@ -58,7 +59,7 @@ func (p *Publisher) ToExchange(exchange, key string, r *kernel.Record, opt kerne
 		if opt.Mandatory {
 			return 0, nil
 		}
-		if exchange == kernel.ExchangeDefault {
+		if exchange == kernel.ExchangeDefault && p.conn.May(kernel.Configure, KindQueue, key) {
 			if err := t.provision(strings.Clone(key)); err != nil {
 				return 0, err
 			}
@@ -70,9 +71,16 @@ func (p *Publisher) ToExchange(exchange, key string, r *kernel.Record, opt kerne
 
 // ToTopic publishes under a name with levels: to the topic of exactly that
 // name, to the filters it matches, to the bindings of amq.topic, and to
-// session-less subscribers. matched counts topics and subscribers.
+// session-less subscribers. matched counts topics and subscribers. It takes the
+// right to publish to amq.topic with that key (else CodeAccessRefused), and for
+// the topic of that name, unless a subscription made it, the right to write to
+// it; else that is left out.
 func (p *Publisher) ToTopic(name string, r *kernel.Record, token uint64) (matched int, err error) {
-	return p.send(p.byName(p.conn.tenant.table.Load(), name), r, token)
+	to := p.byName(p.conn.tenant.table.Load(), name)
+	if to.err != nil {
+		return 0, to.err
+	}
+	return p.send(to, r, token)
 }
 
 // send stores a record in every target of a plan and feeds the live
@@ -198,21 +206,28 @@ func (t *tenant) expireLater(id kernel.TopicID, at time.Time) {
 // logRoute remembers the last topic that batches were appended to.
 type logRoute struct {
 	table *route.Table
+	dir   *auth.Directory
 	topic *kernel.Topic
+	err   error // it may not be written to
 	route *route.Topic
 	live  []*route.Live
 }
 
 // ToPartition appends one ready RecordBatch v2, checked by the caller with
 // record.Validate, to a partition. The batch is copied. CodeNotFound when the
-// topic or the partition is not there.
+// topic or the partition is not there, CodeAccessRefused when the user may not
+// write to the topic.
 func (p *Publisher) ToPartition(kt *kernel.Topic, partition int32, batch []byte, token uint64) error {
 	c := p.conn
-	if table := c.tenant.table.Load(); p.log.table != table || p.log.topic != kt {
-		p.log = logRoute{table: table, topic: kt}
+	table, dir := c.tenant.table.Load(), c.b.directory()
+	if p.log.table != table || p.log.topic != kt || p.log.dir != dir {
+		p.log = logRoute{table: table, dir: dir, topic: kt, err: c.allow(kernel.Write, KindTopic, kt.Name)}
 		if rt, ok := table.TopicByID(kt.ID); ok && rt.Visible() && !rt.Volatile && rt.Kind == kernel.Plain {
 			p.log.route, p.log.live = rt, table.Log(rt.Name)
 		}
+	}
+	if p.log.err != nil {
+		return p.log.err
 	}
 	rt := p.log.route
 	if rt == nil || partition < 0 || int(partition) >= len(rt.Parts) {

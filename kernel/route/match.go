@@ -35,7 +35,13 @@ func (t *Table) Key(exchange, key string) (m Match, ok bool) {
 
 // Name matches a publish under a name with levels.
 func (t *Table) Name(name string) (m Match) {
-	if topic, ok := t.topics.Get(name); ok && topic.Visible() {
+	return t.NameIf(name, func(*Topic) bool { return true })
+}
+
+// NameIf is Name for a publish that may not go into every topic because that has
+// exactly its name.
+func (t *Table) NameIf(name string, may func(*Topic) bool) (m Match) {
+	if topic, ok := t.topics.Get(name); ok && topic.Visible() && may(topic) {
 		t.reach(&m, topic)
 	}
 	if e, ok := t.exchanges.Get(kernel.ExchangeTopic); ok {
