@@ -20,6 +20,9 @@ type Member struct {
 	auto  bool
 	pull  bool
 	tag   string
+	// session is the name of the session that pins are tied to, empty if there is
+	// none.
+	session string
 	pooling
 
 	// busy is held while the consumer is called.
@@ -33,6 +36,7 @@ type Member struct {
 	credit int
 	acks   []ack
 	spare  []ack
+	pins   []pinAct
 	queued bool // in the shard's mailbox
 
 	leaving sync.Once
@@ -95,14 +99,15 @@ func (a *ack) continues(o kernel.Outcome, partition int32, first int64) bool {
 	return a.last+1 == first && a.outcome == o && a.partition == partition
 }
 
-// fetch takes what has gathered. The slice is valid until the next fetch.
-func (m *Member) fetch() (credit int, acks []ack) {
+// fetch takes what has gathered. The acks are valid until the next fetch.
+func (m *Member) fetch() (credit int, acks []ack, pins []pinAct) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	credit, acks = m.credit, m.acks
+	credit, acks, pins = m.credit, m.acks, m.pins
+	m.pins = nil
 	m.acks, m.spare = m.spare[:0], m.acks
 	m.credit, m.queued = 0, false
-	return credit, acks
+	return credit, acks, pins
 }
 
 // owe notes that n of the credit taken back had been used.

@@ -46,6 +46,10 @@ type shard struct {
 	under    *undertaker
 	mourners []*share // whose burials wait for the next tick
 
+	pins    []byte    // changes of pins of this step, to be logged
+	waits   []pinWait // who is to be told when they are
+	changes []byte    // scratch of pin
+
 	finished bool // nothing is handed out any more
 
 	// Scratch of one step.
@@ -209,15 +213,17 @@ func (s *shard) queue(sh *share) {
 
 // attend takes in what a member wants.
 func (s *shard) attend(m *Member, now int64) {
-	credit, acks := m.fetch()
+	credit, acks, pins := m.fetch()
 	sh := m.share
 	if sh.gone || sh.members[m.id] != m {
+		s.pin(m, pins, now) // what it has begun goes on
 		s.unpool(m)
 		return
 	}
 	for i := range acks {
 		s.settle(m, &acks[i], now)
 	}
+	s.pin(m, pins, now)
 	if m.units != nil {
 		s.credited(m, credit)
 		return
@@ -311,6 +317,7 @@ func (s *shard) collect() {
 	}
 	clear(s.touched)
 	s.touched = s.touched[:0]
+	s.commitPins()
 	if len(s.section) > 0 || s.urgent {
 		s.prop.settle(s.term, s.section, s.urgent)
 		s.section, s.urgent = s.section[:0], false

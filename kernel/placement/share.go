@@ -23,6 +23,7 @@ type share struct {
 	revision uint64
 	limited  uint64 // revision of its limits
 	spec     GroupSpec
+	pins     int // records pinned to sessions; the machine's too
 
 	limits  kernel.Limits
 	minded  bool // its limits are looked after, with or without members
@@ -39,12 +40,14 @@ type share struct {
 	windows []*window         // by partition index
 	members map[sharegroup.MemberID]*Member
 	parked  []*acquisition
-	pooled  []*Member // those with a pool, in turn
-	active  bool      // in its lane's list of shares that hear of new records
-	queued  bool      // in the shard's line
-	touched bool      // in the shard's list of what this step has touched
-	watched bool      // in the shard's list of those that have reserved ahead
-	stalled bool      // its records cannot be read now
+	pinned  map[kernel.Place]string        // session that the record is pinned to
+	vaults  map[string]sharegroup.MemberID // by session
+	pooled  []*Member                      // those with a pool, in turn
+	active  bool                           // in its lane's list of shares that hear of new records
+	queued  bool                           // in the shard's line
+	touched bool                           // in the shard's list of what this step has touched
+	watched bool                           // in the shard's list of those that have reserved ahead
+	stalled bool                           // its records cannot be read now
 	gone    bool
 	stat    shareStat
 }
