@@ -4,12 +4,20 @@ import (
 	"context"
 	"encoding/base64"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 
+	"golang.org/x/crypto/bcrypt"
+
 	"github.com/trivium-mq/trivium/kernel"
 )
+
+func TestMain(m *testing.M) {
+	bcryptCost = bcrypt.MinCost
+	os.Exit(m.Run())
+}
 
 func TestLoopback(t *testing.T) {
 	for _, tc := range []struct {
