@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	amqp "github.com/rabbitmq/amqp091-go"
+
 	"github.com/trivium-mq/trivium/integration/harness"
 	"github.com/trivium-mq/trivium/protocols/mqtt/wire"
 )
@@ -197,6 +199,43 @@ func TestRetainedProperties(t *testing.T) {
 		q.puback(m, wire.Success)
 		q.quiet()
 	})
+}
+
+// docs/properties.md: a publish over AMQP with x-mqtt-retain is retained.
+func TestRetainedOverAMQP(t *testing.T) {
+	base := name("amqp")
+	_, ch := shared.DialAMQP(t)
+	must(t, ch.Confirm(false))
+	harness.Confirmed(t, ch, "amq.topic", base+".a", amqp.Publishing{
+		Body: []byte("1"), DeliveryMode: 2, ContentType: "text/x", Headers: amqp.Table{"x-mqtt-retain": true, "k": "v"},
+	})
+	harness.Confirmed(t, ch, "amq.topic", base+".b", amqp.Publishing{Body: []byte("2"), Headers: amqp.Table{"x-mqtt-retain": "true"}})
+	harness.Confirmed(t, ch, "amq.topic", base+".c", amqp.Publishing{Body: []byte("3"), Headers: amqp.Table{"x-mqtt-retain": false}})
+	harness.Confirmed(t, ch, "amq.topic", base+".b", amqp.Publishing{Headers: amqp.Table{"x-mqtt-retain": true}})
+	p := open(t, shared, clean(wire.V5))
+	p.subscribe(wire.Filter{Name: base + "/+", QoS: 1})
+	m := p.wantMessages(true, "1")[0]
+	if s := props(t, m); string(m.Topic) != base+"/a" || !m.Retain || m.QoS != 1 || s != "3:text/x k=v" {
+		t.Errorf("%+v %q", m, s)
+	}
+	p.quiet()
+	// And a retained one shows so over AMQP.
+	queue := name("queue")
+	harness.Declare(t, ch, queue, base+".*")
+	open(t, shared, clean(wire.V5)).retain(1, base+"/d", "4")
+	for {
+		d, ok, err := ch.Get(queue, true)
+		must(t, err)
+		if !ok {
+			continue
+		}
+		if d.Headers["x-mqtt-retain"] != true || string(d.Body) != "4" {
+			t.Errorf("%+v", d)
+		}
+		break
+	}
+	_, err := ch.QueueDelete(queue, false, false, false)
+	must(t, err)
 }
 
 // 3.1.2.5, 3.1.3.2.2, 3.1.4-3, 3.14: when a will is published and when it is not.

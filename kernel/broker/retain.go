@@ -223,6 +223,16 @@ func (p *Publisher) RetainOnce(h *Session, number uint16, name string, r *kernel
 	return p.keep(&keeping{retain: true}, func() (int, error) { return p.ToTopicOnce(h, number, name, r, token) })
 }
 
+// RetainAt is ToExchange for a message that is retained as well, under the name
+// that its key means at ExchangeTopic; at another exchange: CodeInvalid. A mandatory
+// one that nobody gets is not retained.
+func (p *Publisher) RetainAt(exchange, key string, r *kernel.Record, opt kernel.PublishOptions, token uint64) (matched int, err error) {
+	if exchange != kernel.ExchangeTopic {
+		return 0, kernel.Errorf(kernel.CodeInvalid, "exchange", exchange, "only messages to '%s' can be retained", kernel.ExchangeTopic)
+	}
+	return p.keep(&keeping{retain: true}, func() (int, error) { return p.ToExchange(exchange, key, r, opt, token) })
+}
+
 // keep publishes with keyed writes.
 func (p *Publisher) keep(k *keeping, publish func() (int, error)) (matched int, err error) {
 	flight := &p.conn.b.retained.flight

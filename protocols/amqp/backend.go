@@ -50,6 +50,7 @@ type member interface {
 // publisher publishes for one channel (broker.Publisher).
 type publisher interface {
 	ToExchange(exchange, key string, r *kernel.Record, opt kernel.PublishOptions, token uint64) (matched int, err error)
+	RetainAt(exchange, key string, r *kernel.Record, opt kernel.PublishOptions, token uint64) (matched int, err error)
 	Settle(ctx context.Context) error
 	Close()
 }

@@ -18,6 +18,10 @@ type nullPublisher struct {
 
 func (p *nullPublisher) Close() {}
 
+func (p *nullPublisher) RetainAt(exchange, key string, r *kernel.Record, opt kernel.PublishOptions, token uint64) (int, error) {
+	return p.ToExchange(exchange, key, r, opt, token)
+}
+
 func (p *nullPublisher) ToExchange(_, _ string, _ *kernel.Record, _ kernel.PublishOptions, token uint64) (int, error) {
 	p.done.Completed(token, kernel.Result{})
 	if p.n++; p.n%64 == 0 {

@@ -230,6 +230,10 @@ func (p *fakePublisher) Settle(context.Context) error {
 	return p.n.unsure
 }
 
+func (p *fakePublisher) RetainAt(exchange, key string, r *kernel.Record, opt kernel.PublishOptions, token uint64) (int, error) {
+	return p.ToExchange(exchange, key, r, opt, token)
+}
+
 func (p *fakePublisher) ToExchange(exchange, key string, r *kernel.Record, opt kernel.PublishOptions, token uint64) (int, error) {
 	n := p.n
 	n.mu.Lock()

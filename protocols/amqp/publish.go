@@ -16,7 +16,11 @@ func (ch *channel) publish(m *wire.BasicPublish, p *wire.Properties, body []byte
 	if ch.confirms != nil {
 		seq = ch.confirms.begin()
 	}
-	matched, err := ch.pub.ToExchange(m.Exchange, m.RoutingKey, &rec.record, kernel.PublishOptions{Mandatory: m.Mandatory}, seq)
+	send := ch.pub.ToExchange
+	if rec.retain {
+		send = ch.pub.RetainAt
+	}
+	matched, err := send(m.Exchange, m.RoutingKey, &rec.record, kernel.PublishOptions{Mandatory: m.Mandatory}, seq)
 	switch {
 	case err != nil:
 		return ch.publishFailed(seq, err)

@@ -64,6 +64,9 @@ func taken(name string) bool {
 type builder struct {
 	record kernel.Record
 	text   []byte // decimal numbers and made-up names of the record's headers
+	// retain: it is to be retained, too. Only what goes to amq.topic has the name
+	// for that.
+	retain, mayRetain bool
 }
 
 // alias is a string over bytes that the caller keeps unchanged for as long as
@@ -94,6 +97,7 @@ func (b *builder) number(n int64) []byte {
 // build makes b.record out of a message.
 func (b *builder) build(m *wire.BasicPublish, p *wire.Properties, body []byte, user string) error {
 	b.text = b.text[:0]
+	b.retain, b.mayRetain = false, m.Exchange == kernel.ExchangeTopic
 	b.record = kernel.Record{Key: bytesOf(m.RoutingKey), Value: body, Headers: b.record.Headers[:0]}
 	if body == nil {
 		b.record.Value = []byte{} // null would be a tombstone
@@ -198,6 +202,12 @@ func (b *builder) table(content []byte, routingKey string) error {
 			b.record.Key = w.Value
 			exact = true
 			continue
+		case name == headerRetain && b.mayRetain && isTrue(w.Tag, w.Value):
+			if !b.retain {
+				b.add(kernel.HeaderRetain, bytesOf("1"))
+			}
+			b.retain, exact = true, true
+			continue
 		}
 		text, ok, plain := b.valueText(w.Tag, w.Value)
 		exact = exact || !plain
@@ -212,6 +222,11 @@ func (b *builder) table(content []byte, routingKey string) error {
 		b.add(kernel.HeaderTable, content)
 	}
 	return nil
+}
+
+// isTrue reports whether a table value says yes.
+func isTrue(tag byte, v []byte) bool {
+	return tag == 't' && v[0] != 0 || tag == 'S' && (string(v) == "true" || string(v) == "1")
 }
 
 // storedName is the header name under which a client's header is stored.
