@@ -18,7 +18,7 @@ import (
 
 // authority issues certificates for a test.
 type authority struct {
-	t    *testing.T
+	t    testing.TB
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 	pool *x509.CertPool
@@ -26,7 +26,7 @@ type authority struct {
 	next int64
 }
 
-func newAuthority(t *testing.T) *authority {
+func newAuthority(t testing.TB) *authority {
 	t.Helper()
 	a := &authority{t: t, key: newKey(t), pool: x509.NewCertPool(), dir: t.TempDir(), next: 1}
 	a.cert = a.sign(&x509.Certificate{
@@ -36,7 +36,7 @@ func newAuthority(t *testing.T) *authority {
 	return a
 }
 
-func newKey(t *testing.T) *ecdsa.PrivateKey {
+func newKey(t testing.TB) *ecdsa.PrivateKey {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
