@@ -84,6 +84,6 @@ func (a GroupAddress) IsSession() bool { return strings.HasPrefix(a.Group, sessi
 // HasWildcard reports whether a topic filter contains a wildcard level.
 func HasWildcard(filter string) bool { return strings.ContainsAny(filter, "+#") }
 
-func escapeGroup(g string) string {
-	return strings.NewReplacer("%", "%25", "/", "%2F", "+", "%2B", "#", "%23").Replace(g)
-}
+func escapeGroup(g string) string { return groupEscaper.Replace(g) }
+
+var groupEscaper = strings.NewReplacer("%", "%25", "/", "%2F", "+", "%2B", "#", "%23")

@@ -87,6 +87,7 @@ func (b *Broker) QueueStatuses() []QueueStatus {
 	for _, t := range b.tenants.load() {
 		table := t.table.Load()
 		t.mu.Lock()
+		list = slices.Grow(list, len(t.groups))
 		for addr, g := range t.groups {
 			topic, ok := table.TopicByID(g.spec.Topic)
 			if ok && !addr.IsSession() {
@@ -104,9 +105,10 @@ func (b *Broker) QueueStatuses() []QueueStatus {
 // status describes a group. tenant.mu is held.
 func (g *group) status(topic *route.Topic) QueueStatus {
 	s := QueueStatus{Address: g.spec.Address, Queue: g.spec.Queue, Volatile: topic.Volatile}
-	s.Info.Name = g.spec.Address.String()
 	if g.spec.Address.IsOwn() {
 		s.Info.Name, s.Queue = g.spec.Address.Topic, topic.Queue
+	} else {
+		s.Info.Name = g.spec.Address.String()
 	}
 	s.Info.Ready, s.Info.Held, s.Info.Members, s.Delivered, s.Settled = g.place.Stats(g.id)
 	s.Published = g.place.Published(topic.ID)
