@@ -87,7 +87,6 @@ func (b *Broker) QueueStatuses() []QueueStatus {
 	for _, t := range b.tenants.load() {
 		table := t.table.Load()
 		t.mu.Lock()
-		list = slices.Grow(list, len(t.groups))
 		for addr, g := range t.groups {
 			topic, ok := table.TopicByID(g.spec.Topic)
 			if ok && !addr.IsSession() {
