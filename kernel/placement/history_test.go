@@ -43,7 +43,11 @@ type history struct {
 	seen  seen
 	subs  []*subscriber
 	delay bool // settlements wait
-	err   error
+
+	tomb, limited PartitionID
+	last          bool            // the history settles down
+	buried        map[uint64]bool // records whose dead letters were confirmed
+	err           error
 }
 
 var errPower = errors.New("power lost")
@@ -62,7 +66,7 @@ func (l simLog) Propose(data []byte, failed func(error)) {
 
 func newHistory(seed int64, keys *kv.Store) *history {
 	h := &history{
-		rng: rand.New(rand.NewSource(seed)), trace: fnv.New64a(), keys: keys, disk: vfs.NewMem(),
+		rng: rand.New(rand.NewSource(seed)), trace: fnv.New64a(), keys: keys, disk: vfs.NewMem(), buried: make(map[uint64]bool),
 		now: time.UnixMilli(1_700_000_000_000), keyID: uint32(seed) << 8,
 	}
 	h.model.init(h)
@@ -161,6 +165,7 @@ func (h *history) open(disk vfs.FS) error {
 		s.manual = true
 	}
 	g.keyed.dirty.most = 1 + h.rng.Intn(6)
+	g.under.bury = h.bury
 	g.prop.delay = func() { h.delay = true }
 	if h.log, err = raftgroup.NewSim(log.Group(1), g.machine, meta, 1<<10); err != nil {
 		return err
@@ -224,6 +229,7 @@ type seen struct {
 	full                  int // seals without room
 	checkpoints           uint64
 	delivered, settled    uint64
+	buried                int // dead letters confirmed
 }
 
 func (s *seen) add(o seen) {
@@ -235,6 +241,7 @@ func (s *seen) add(o seen) {
 	s.checkpoints += o.checkpoints
 	s.delivered += o.delivered
 	s.settled += o.settled
+	s.buried += o.buried
 }
 
 func (h *history) count() {
@@ -251,6 +258,7 @@ func (h *history) quiet() bool {
 		for part := range 4 {
 			busy = h.step(part) || busy
 		}
+		busy = h.g.under.step() || busy
 		if !busy && h.delay {
 			h.delay, busy = false, true
 			h.g.prop.settleTimeout()
@@ -290,10 +298,14 @@ var simTopics = []struct {
 	{1, kernel.RetainDay, 1},
 	{2, kernel.RetainUsed, 2},
 	{1, kernel.Retention{Age: 2 * time.Second}, 1},
+	{1, kernel.RetainDay, 1}, // with limits and dead letters, see simLimits
 }
 
 // prepare makes the topics and groups, as a facade does after every start.
 func (h *history) prepare() bool {
+	if !h.digTomb() {
+		return false
+	}
 	h.model.parts, h.model.groups = nil, nil
 	for i, st := range simTopics {
 		specs := make([]PartitionSpec, st.parts)
@@ -312,16 +324,22 @@ func (h *history) prepare() bool {
 				Address: kernel.GroupAddress{Tenant: "/", Group: fmt.Sprint(k), Topic: fmt.Sprint(i)},
 				Topic:   topicN(byte(i + 1)), Owner: k == 0, FromStart: true,
 			}
-			res, ok := h.do(createGroupCommand(spec, 1))
+			command := createGroupCommand(spec, 1)
+			if i == simLimited {
+				h.limited = h.model.parts[len(h.model.parts)-1]
+				spec.Limits = simLimits()
+				command = createLimitedCommand(spec, 1)
+			}
+			res, ok := h.do(command)
 			if !ok {
 				return false
 			}
-			h.model.addGroup(GroupID(res.ids[0]), k == 0)
+			h.model.addGroup(GroupID(res.ids[0]), k == 0).dying = i == simLimited
 		}
 	}
 	p := h.model.parts
 	h.sets = []*TargetSet{
-		h.g.Targets(p[0]), h.g.Targets(p[1]), h.g.Targets(p[2]), h.g.Targets(p[3]),
+		h.g.Targets(p[0]), h.g.Targets(p[1]), h.g.Targets(p[2]), h.g.Targets(p[3]), h.g.Targets(p[4]),
 		h.g.Targets(p[0], p[1]), h.g.Targets(p...),
 	}
 	h.subs = nil
@@ -385,6 +403,7 @@ func (h *history) crash() {
 
 // settleDown consumes what is left and checks that nothing is missing.
 func (h *history) settleDown() {
+	h.last = true
 	h.quiet()
 	for _, s := range h.subs {
 		s.leave()
@@ -398,7 +417,9 @@ func (h *history) settleDown() {
 	}
 	for range 4 {
 		h.quiet()
+		h.g.tick() // what could not be buried is tried again
 	}
+	h.quiet()
 	h.check()
 	h.model.nothingLeft()
 	for _, s := range h.subs {

@@ -50,6 +50,7 @@ type put struct {
 type groupModel struct {
 	id        GroupID
 	owner     bool
+	dying     bool           // what is refused or too old is dead-lettered, and settled only then
 	delivered map[place]bool // ever
 	held      map[place]*subscriber
 	acked     map[place]bool // by its holder, ever
@@ -63,17 +64,18 @@ func (m *model) init(h *history) {
 	m.puts, m.sequences = make(map[byte][]*put), make(map[PartitionID]int32)
 }
 
-func (m *model) addGroup(id GroupID, owner bool) {
+func (m *model) addGroup(id GroupID, owner bool) *groupModel {
 	for _, g := range m.groupList {
 		if g.id == id {
 			m.groups = append(m.groups, g)
-			return
+			return g
 		}
 	}
 	g := &groupModel{id: id, owner: owner, delivered: map[place]bool{}, held: map[place]*subscriber{},
 		acked: map[place]bool{}, now: map[place]bool{}, settled: map[place]bool{}}
 	m.groupList = append(m.groupList, g)
 	m.groups = append(m.groups, g)
+	return g
 }
 
 // Completed makes the model every publisher's completion.
@@ -216,6 +218,7 @@ func (h *history) check() {
 	}
 	h.model.eachWindow(h.model.checkWindow)
 	h.model.checkKeys()
+	h.checkTomb()
 	h.churn.check()
 }
 

@@ -120,7 +120,8 @@ func (s *subscriber) settle() {
 	for _, at := range s.held[from : from+n] {
 		p := s.h.g.machine.parts[at.part]
 		if o != kernel.Release {
-			s.group.acked[at], s.group.now[at] = true, true
+			s.group.now[at] = true
+			s.group.acked[at] = s.group.acked[at] || o == kernel.Accept || !s.group.dying
 		}
 		delete(s.group.held, at)
 		s.m.Settle(o, p.index, at.offset, at.offset)
