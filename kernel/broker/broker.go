@@ -34,6 +34,7 @@ type Broker struct {
 	access   *access
 	watcher  sync.WaitGroup // of watchAccess
 	retained *retained
+	backlogs backlogs
 	dead     dead
 
 	ctx    context.Context // ends when Close begins to close the layers

@@ -76,6 +76,10 @@ type Limits struct {
 	// RetainedMemory is how many bytes of small retained messages a node keeps in
 	// memory beside their names: 64 MiB. The others are read from the disk.
 	RetainedMemory int64
+	// BacklogBytes and BacklogAge bound what waits for a session on one topic: 256
+	// MiB, 7 days. Beyond them the oldest messages are dropped.
+	BacklogBytes int64
+	BacklogAge   time.Duration
 }
 
 func (l Limits) withDefaults() Limits {
@@ -94,6 +98,12 @@ func (l Limits) withDefaults() Limits {
 	def(&l.Retained, 2_000_000)
 	if l.RetainedBytes <= 0 {
 		l.RetainedBytes = 1 << 30
+	}
+	if l.BacklogBytes <= 0 {
+		l.BacklogBytes = 256 << 20
+	}
+	if l.BacklogAge <= 0 {
+		l.BacklogAge = 7 * 24 * time.Hour
 	}
 	if l.RetainedMemory <= 0 {
 		l.RetainedMemory = 64 << 20

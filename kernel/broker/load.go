@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/trivium-mq/trivium/kernel"
@@ -55,6 +56,7 @@ func (b *Broker) load(admin Admin) error {
 		start()
 	}
 	b.retained.start()
+	b.backlogs.start()
 	return nil
 }
 
@@ -200,7 +202,8 @@ func (l *loader) loadRetained() error {
 	if err := l.settleKeys(); err != nil {
 		return err
 	}
-	return l.b.retained.load()
+	l.b.backlogs.b = l.b
+	return errors.Join(l.b.retained.load(), l.b.backlogs.load())
 }
 
 func (l *loader) loadSessions() error {

@@ -29,6 +29,9 @@ var (
 	descClosed    = desc("connections_closed_total", "Connections closed.", "protocol")
 	descRefused   = desc("connections_refused_total", "Connections refused.", "protocol")
 
+	descBacklog  = desc("session_backlog_dropped_total", "Messages dropped because the backlog of a session was over its limit.")
+	descRetained = desc("retained_messages", "Retained messages.")
+
 	descConnections = desc("connections", "Connections open now.")
 	descQueues      = desc("queues", "Queues and share groups.")
 	descExchanges   = desc("exchanges", "Exchanges.")
@@ -79,6 +82,8 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		count(descClosed, float64(n.Closed.Load()), p)
 		count(descRefused, float64(n.Refused.Load()), p)
 	}
+	count(descBacklog, float64(c.b.backlogs.dropped.Load()))
+	gauge(descRetained, float64(c.b.retained.count()))
 	gauge(descConnections, float64(o.Connections))
 	gauge(descQueues, float64(o.Queues))
 	gauge(descExchanges, float64(o.Exchanges))

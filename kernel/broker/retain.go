@@ -98,6 +98,16 @@ func (s *retained) load() error {
 	return nil
 }
 
+// count is the number of all retained messages.
+func (s *retained) count() (n int) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	for _, x := range s.tenants {
+		n += x.Len()
+	}
+	return n
+}
+
 // put returns the keyed write that retains r under a name, or removes what is
 // retained there if r is empty. CodeInvalidName, CodeLimit, CodeTooLarge.
 func (s *retained) put(tenant, name string, r *kernel.Record) (kv placement.KV, err error) {
