@@ -55,6 +55,8 @@ var (
 	descLost        = desc("log_records_lost_total", "Records skipped because they could not be read.", "placement")
 	descCheckpoints = desc("log_checkpoints_total", "Checkpoints written.", "placement")
 	descSealFailed  = desc("log_seal_failures_total", "Seals that failed.", "placement")
+	descMerges      = desc("log_merges_total", "Merges of segments.", "placement")
+	descMerged      = desc("log_merged_bytes_total", "Bytes written by merges of segments.", "placement")
 )
 
 // Describe implements prometheus.Collector.
@@ -108,7 +110,7 @@ func collectPlacement(ch chan<- prometheus.Metric, name string, m *placement.Met
 	}{
 		{descRecords, m.Records.Load()}, {descEntries, m.Entries.Load()}, {descDead, m.Dead.Load()},
 		{descExpired, m.Expired.Load()}, {descOverflowed, m.Overflowed.Load()}, {descLost, m.Lost.Load()}, {descCheckpoints, m.Checkpoints.Load()},
-		{descSealFailed, m.SealFailures.Load()},
+		{descSealFailed, m.SealFailures.Load()}, {descMerges, m.Merges.Load()}, {descMerged, m.MergedBytes.Load()},
 	} {
 		ch <- prometheus.MustNewConstMetric(v.desc, prometheus.CounterValue, float64(v.value), name)
 	}

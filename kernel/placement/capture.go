@@ -27,6 +27,8 @@ type capture struct {
 	plan    *slog.Plan
 	machine []byte // encoded tables
 	windows [][]windowState
+	merge   bool         // no checkpoint, only the plan
+	ids     []uint64     // of the segments to be merged
 	left    atomic.Int32 // who has not added its part yet
 	ready   func(*capture)
 }

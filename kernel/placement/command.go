@@ -26,6 +26,7 @@ const (
 	cmdSeal             = 9
 	cmdCreateLimited    = 10
 	cmdSetLimits        = 11
+	cmdMerge            = 15
 
 	cmdRelease = 20 // numbers of a session may be used again
 	cmdPins    = 21 // changes of pins
@@ -203,6 +204,8 @@ func (m *machine) applyCommand(body []byte) error {
 		m.forget(d.string())
 	case cmdPut, cmdPutUpTo:
 		m.writeKeyed(d.b)
+	case cmdMerge:
+		m.merge(d)
 	case cmdSeal:
 		if m.sealDue = !midSeal; midSeal {
 			m.seal()

@@ -14,8 +14,9 @@ type disk struct {
 	floor  int64
 	logger zerolog.Logger
 	low    atomic.Bool
-	deaf   atomic.Bool // free has failed
-	seen   uint64      // bytes that the log had at the last look of wrote
+	deaf   atomic.Bool  // free has failed
+	room   atomic.Int64 // free bytes at the last look
+	seen   uint64       // bytes that the log had at the last look of wrote
 }
 
 // lookBytes is how much may be written between two looks.
@@ -53,6 +54,7 @@ func (d *disk) look() {
 		return
 	}
 	d.deaf.Store(false)
+	d.room.Store(free)
 	switch {
 	case free < d.floor:
 		if !d.low.Swap(true) {

@@ -41,6 +41,7 @@ func (d *drivers) start(g *Group) {
 	d.run(g.out.box.wake, g.out.step)
 	d.wg.Go(func() { d.time(g) })
 	if g.sealer != nil {
+		g.sealer.pause = d.sleep
 		d.wg.Go(func() { d.seal(g.sealer) })
 	}
 }
@@ -179,6 +180,18 @@ func (d *drivers) pause(g *Group, err error, tries int) bool {
 	}
 }
 
+// sleep waits; it returns false when the group stops.
+func (d *drivers) sleep(t time.Duration) bool {
+	wait := time.NewTimer(t)
+	defer wait.Stop()
+	select {
+	case <-wait.C:
+		return true
+	case <-d.ctx.Done():
+		return false
+	}
+}
+
 // once runs fn on a goroutine that stop waits for.
 func (d *drivers) once(fn func()) {
 	d.mu.Lock()
@@ -211,8 +224,12 @@ func (d *drivers) stop(g *Group) {
 func (g *Group) tick() {
 	g.prop.tick()
 	g.disk.look()
-	if g.disk.low.Load() && g.sealer.wasteful() {
+	switch {
+	case g.sealer == nil || g.leading.Load() == 0:
+	case g.disk.low.Load() && g.sealer.wasteful():
 		g.sealer.ask()
+	default:
+		g.sealer.tend(g.clock.mono(), g.disk.room.Load(), g.disk.floor)
 	}
 	for _, s := range g.shards {
 		s.post([]event{{kind: evTick}})

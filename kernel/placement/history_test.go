@@ -228,6 +228,7 @@ type seen struct {
 	restored              int // starts from a checkpoint
 	full                  int // seals without room
 	checkpoints           uint64
+	merges                uint64
 	delivered, settled    uint64
 	buried                int // dead letters confirmed
 }
@@ -239,6 +240,7 @@ func (s *seen) add(o seen) {
 	s.restored += o.restored
 	s.full += o.full
 	s.checkpoints += o.checkpoints
+	s.merges += o.merges
 	s.delivered += o.delivered
 	s.settled += o.settled
 	s.buried += o.buried
@@ -246,6 +248,7 @@ func (s *seen) add(o seen) {
 
 func (h *history) count() {
 	h.seen.checkpoints += h.g.metrics.Checkpoints.Load()
+	h.seen.merges += h.g.metrics.Merges.Load()
 	h.seen.delivered += h.g.metrics.Delivered.Load()
 	h.seen.settled += h.g.metrics.Settled.Load()
 }
@@ -378,6 +381,10 @@ func (h *history) act() {
 		h.model.purge()
 	case n < 73:
 		h.churn.act()
+	case n < 76:
+		if ids := chooseMerge(h.g.machine.log.Segments(), nil, int64(1+h.rng.Intn(8))<<10, 1<<40); len(ids) > 0 {
+			h.g.prop.command(mergeCommand(ids)) //nolint:errcheck // as for the seal
+		}
 	default:
 		if len(h.subs) > 0 {
 			h.subs[h.rng.Intn(len(h.subs))].act()

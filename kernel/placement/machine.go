@@ -36,6 +36,7 @@ type machine struct {
 	sinceSeal     atomic.Int64
 	nextSeal      int64
 	sealDue       bool // by a command of the entry that is being applied
+	mergeDue      []uint64
 
 	prop      *proposer
 	out       *completer
@@ -120,10 +121,13 @@ func (m *machine) applyEntry(e raftgroup.Entry) error {
 	if m.flight != nil {
 		m.land()
 	}
-	if m.sealDue {
-		m.sealDue = false
+	switch merge := m.mergeDue; {
+	case m.sealDue:
 		m.seal() // as of the whole entry: replay goes on with the next one
+	case merge != nil:
+		m.startMerge(merge)
 	}
+	m.sealDue, m.mergeDue = false, nil
 	return nil
 }
 

@@ -20,6 +20,8 @@ type Metrics struct {
 	Checkpoints  atomic.Uint64
 	CommitTime   Histogram // from propose to applied
 	SealFailures atomic.Uint64
+	Merges       atomic.Uint64
+	MergedBytes  atomic.Uint64 // written by merges
 }
 
 // Histogram counts durations in buckets that double from 62.5 us on.

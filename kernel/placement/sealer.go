@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -31,9 +32,15 @@ type sealer struct {
 	logger  zerolog.Logger
 	again   bool        // a seal is to be asked for
 	full    atomic.Bool // the last one found no room
+	// pause waits, in a merge; false: the group stops. nil: nothing waits.
+	pause   func(time.Duration) bool
+	merging atomic.Int64 // when the merge under way was asked for, 0 = none
+	dead    int64        // of tend: bytes that only checkpoints hold
+	asked   int          // checkpoints made to let them go
 
 	mu      sync.Mutex
-	kept    []keptState // of the checkpoints that are kept, newest last
+	kept    []keptState     // of the checkpoints that are kept, newest last
+	spoiled map[uint64]bool // segments that cannot be merged
 	queue   []*capture
 	waiting atomic.Int32  // length of queue
 	wake    chan struct{} // capacity 1
@@ -69,9 +76,15 @@ func (s *sealer) step() (more bool, err error) {
 		return false, nil
 	}
 	if c.plan.GivenUp() { // it was on its way here when retake gave it up
+		if c.merge {
+			return s.finish(c), nil
+		}
 		c.plan.Release()
 		s.owe(c.bytes)
 		return s.pop(c), nil
+	}
+	if c.merge {
+		return s.merge(c)
 	}
 	defer s.looked()
 	if err := s.checkpoint(c); err != nil {
@@ -121,6 +134,7 @@ func (s *sealer) retake() error {
 		c.plan.Release()
 		bytes += c.bytes
 	}
+	s.merging.Store(0)
 	s.owe(bytes)
 	s.again = true
 	s.full.Store(true)
@@ -199,7 +213,7 @@ func (s *sealer) keep(c *capture, state keptState) []keptState {
 	defer s.mu.Unlock()
 	if len(s.queue) > 0 && s.queue[0] == c { // else another state was restored meanwhile
 		s.kept = append(s.kept, state)
-		s.kept = s.kept[max(0, len(s.kept)-2):]
+		s.kept = s.kept[max(0, len(s.kept)-keptCheckpoints):]
 	}
 	return slices.Clone(s.kept)
 }
@@ -253,4 +267,5 @@ func (s *sealer) reset(state keptState) {
 	defer s.mu.Unlock()
 	s.queue, s.kept = nil, []keptState{state}
 	s.waiting.Store(0)
+	s.merging.Store(0)
 }

@@ -62,6 +62,7 @@ type piece struct {
 // layout writes the batches and remembers where each went.
 type layout struct {
 	w      *segment.Writer
+	pace   func(bytes int) error // may be nil
 	window []byte
 	pieces []piece
 	shared map[source]int64 // batches that may come again
@@ -74,7 +75,7 @@ type layout struct {
 // per window, not once per partition.
 func (p *Plan) fill(file vfs.File) error {
 	slices.SortFunc(p.parts, func(a, b capture) int { return cmp.Compare(a.p.id, b.p.id) })
-	lay := layout{w: segment.NewWriter(file, p.index), shared: make(map[source]int64)}
+	lay := layout{w: segment.NewWriter(file, p.index), pace: p.pace, shared: make(map[source]int64)}
 	for i := range p.parts {
 		var at []int64
 		err := p.parts[i].each(func(from source, e segment.Entry) error {
@@ -159,6 +160,9 @@ func (lay *layout) flush() error {
 		record.Stamp(batch, pc.entry.Base, body.epoch)
 	}
 	err := lay.w.Append(lay.window, len(lay.pieces))
+	if err == nil && lay.pace != nil {
+		err = lay.pace(len(lay.window))
+	}
 	lay.window, lay.pieces = lay.window[:0], lay.pieces[:0]
 	return err
 }

@@ -9,55 +9,82 @@ import (
 // ErrNeighbours: the segments to merge do not follow one another.
 var ErrNeighbours = errors.New("log: segments are no neighbours")
 
-// Merge begins the rewriting of segments into one: what still lives in them,
-// whole batches, as of the log index of the merge command, which becomes the
-// number of the new file. ids are neighbours in the order of Segments; an
-// unknown one is a segment in which nothing lives any more. Writer only. The
-// plan is carried through like a seal, without a checkpoint of its own; Sweep
-// removes the merged segments after the next one.
+// Merge begins the rewriting of segments into one: what lives in them as of the
+// log index of the merge command, which becomes the number of the new file; whole
+// batches. ids are neighbours in the order of Segments; an unknown one is a segment
+// in which nothing lived any more. Writer only. The plan is carried through like a
+// seal, in its turn, without a checkpoint of its own; Sweep removes the merged
+// segments when no checkpoint that is kept names them any more.
 //
-// Merge builds on what older plans install, so it fails with ErrOrder while
-// one is under way: the caller finishes that first. ErrMissing: this node
-// lacks one of the segments and keeps them as they are.
-func (l *Log) Merge(index uint64, ids ...uint64) (*Plan, error) {
-	if len(l.plans) > 0 {
-		return nil, fmt.Errorf("%w: merge %d while plan %d is under way", ErrOrder, index, l.plans[0].index)
-	}
-	sources, err := l.neighbours(ids)
-	if err != nil {
-		return nil, fmt.Errorf("log: merge %d: %w", index, err)
-	}
-	plan := &Plan{log: l, index: index, manifest: Manifest{Index: index}, sources: sources, merge: true}
+// Older plans may be under way and may make the segments: the sources are looked at
+// when it is written. What is written follows from the state at the index alone.
+func (l *Log) Merge(index uint64, ids ...uint64) *Plan {
+	plan := &Plan{log: l, index: index, manifest: Manifest{Index: index}, ids: slices.Clone(ids), merge: true}
 	for _, p := range l.parts {
-		p.mu.Lock()
-		if from, to := p.runsIn(sources); from < to {
-			runs := p.runs[from:to:to]
-			plan.parts = append(plan.parts, capture{p: p, start: p.start.Load(), end: runs[len(runs)-1].End, runs: runs})
+		if start := p.start.Load(); start < p.end.Load() {
+			plan.parts = append(plan.parts, capture{p: p, start: start})
 		}
-		p.mu.Unlock()
 	}
 	l.begin(plan)
-	return plan, nil
+	return plan
 }
 
-// neighbours finds the segments and checks that nothing that lives or may
-// live is between them. Dead segments do not count: when they vanish differs
-// from node to node.
-func (l *Log) neighbours(ids []uint64) ([]*segmentFile, error) {
+// prepare finds what a merge is to write, once, after older plans are installed.
+// What has been trimmed or dropped since its index is written too.
+func (p *Plan) prepare() error {
+	if p.prepared {
+		return nil
+	}
+	sources, err := p.neighbours()
+	if err != nil {
+		return err
+	}
+	at := make(map[uint64]int, len(p.parts))
+	for i := range p.parts {
+		at[p.parts[i].p.id] = i
+	}
+	for _, s := range sources {
+		runs, err := s.file.Runs()
+		if err != nil {
+			return err
+		}
+		for _, r := range runs {
+			i, ok := at[r.Partition]
+			if !ok || r.End <= p.parts[i].start {
+				continue
+			}
+			p.parts[i].runs = append(p.parts[i].runs, run{r, s})
+			p.parts[i].end = r.End
+		}
+	}
+	p.parts = slices.DeleteFunc(p.parts, func(c capture) bool { return len(c.runs) == 0 })
+	p.sources, p.prepared = sources, true
+	return nil
+}
+
+// neighbours finds the segments that a merge names and checks that nothing that
+// lives or may live is between them. Dead segments do not count: when they vanish
+// differs from node to node.
+func (p *Plan) neighbours() ([]*segmentFile, error) {
+	l := p.log
 	l.mu.RLock()
 	defer l.mu.RUnlock()
+	if slices.ContainsFunc(p.needs, func(older *Plan) bool { return !older.installed && !older.givenUp }) {
+		return nil, fmt.Errorf("%w: merge %d before an older plan is installed", ErrOrder, p.index)
+	}
 	var found []*segmentFile
 	between := false
 	for _, s := range l.segments {
-		wanted := slices.Contains(ids, s.meta.ID)
+		wanted := slices.Contains(p.ids, s.meta.ID)
 		switch {
+		case s.over:
 		case wanted && s.file == nil:
 			return nil, fmt.Errorf("%w: %s", ErrMissing, SegmentName(s.meta.ID))
-		case s.file != nil && s.runs.Load() == 0:
 		case wanted && between:
-			return nil, fmt.Errorf("%w: %x", ErrNeighbours, ids)
+			return nil, fmt.Errorf("%w: %x", ErrNeighbours, p.ids)
 		case wanted:
 			found = append(found, s)
+		case s.file != nil && s.runs.Load() == 0:
 		case len(found) > 0:
 			between = true
 		}
@@ -94,19 +121,20 @@ func (p *Partition) replace(sources []*segmentFile, r run) {
 }
 
 // Abandon gives up a merge that cannot be written, because a source turned
-// out to be damaged: the segments stay as they are. Writer only. Release is
-// still to be called.
+// out to be damaged: the segments stay as they are, and so does the damage. Writer
+// only. Release is still to be called.
 func (l *Log) Abandon(p *Plan) error {
 	at := slices.Index(l.plans, p)
 	if at < 0 || !p.merge {
 		return fmt.Errorf("%w: plan %d cannot be abandoned", ErrOrder, p.index)
 	}
 	l.plans = slices.Delete(l.plans, at, at+1)
+	p.givenUp = true
 	for _, later := range l.plans {
 		later.needs = slices.DeleteFunc(later.needs, func(q *Plan) bool { return q == p })
 	}
 	if p.seg != nil {
-		return p.seg.file.Close() // the next Open removes the file
+		return errors.Join(p.seg.file.Close(), l.fs.Remove(l.path(p.index)))
 	}
 	return nil
 }

@@ -22,9 +22,12 @@ type Plan struct {
 	manifest Manifest       // segments: those captured, the plan's own is added
 	pinned   []*segmentFile // what the manifest names
 	needs    []*Plan        // older plans, not installed at the capture, of which something lived
+	ids      []uint64       // of a merge: what it is to replace
 	sources  []*segmentFile // of a merge: what it replaces
+	pace     func(bytes int) error
 
 	merge     bool
+	prepared  bool
 	written   bool
 	installed bool
 	givenUp   bool
@@ -85,7 +88,7 @@ func (l *Log) begin(plan *Plan) {
 
 // live tells whether anything that the plan captured is still needed.
 func (p *Plan) live() bool {
-	return slices.ContainsFunc(p.parts, func(c capture) bool {
+	return p.merge || slices.ContainsFunc(p.parts, func(c capture) bool {
 		return !c.p.dropped.Load() && c.end > c.p.start.Load()
 	})
 }
@@ -103,6 +106,11 @@ func (p *Plan) Write() error {
 	if p.written {
 		return nil
 	}
+	if p.merge {
+		if err := p.prepare(); err != nil {
+			return fmt.Errorf("log: write segment %s: %w", SegmentName(p.index), err)
+		}
+	}
 	if !p.Empty() {
 		if err := p.writeFile(); err != nil {
 			return fmt.Errorf("log: write segment %s: %w", SegmentName(p.index), err)
@@ -111,6 +119,13 @@ func (p *Plan) Write() error {
 	sortPartitions(p.manifest.Partitions)
 	p.written = true
 	return nil
+}
+
+// WritePaced is Write that calls pace after every few MiB, with how many bytes they
+// were. An error of it ends the writing.
+func (p *Plan) WritePaced(pace func(bytes int) error) error {
+	p.pace = pace
+	return p.Write()
 }
 
 func (p *Plan) writeFile() error {
@@ -221,6 +236,9 @@ func (p *Plan) complete() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	p.installed = true
+	for _, s := range p.sources {
+		s.over = true
+	}
 	if p.seg == nil {
 		return
 	}
@@ -242,16 +260,19 @@ func (p *Plan) complete() {
 // name puts a segment into the plan's manifest, in the place of those that it
 // replaces. Under Log.mu.
 func (p *Plan) name(s *segmentFile, instead []*segmentFile) {
-	s.pins++
-	p.pinned = append(p.pinned, s)
 	metas := &p.manifest.Segments
 	replaced := func(meta SegmentMeta) bool {
 		return slices.ContainsFunc(instead, func(old *segmentFile) bool { return old.meta.ID == meta.ID })
 	}
 	at := slices.IndexFunc(*metas, replaced)
+	if at < 0 && len(instead) > 0 {
+		return // they were dead as of this manifest
+	}
 	if at < 0 {
 		at = len(*metas)
 	}
+	s.pins++
+	p.pinned = append(p.pinned, s)
 	*metas = slices.DeleteFunc(slices.Insert(*metas, at, s.meta), replaced)
 }
 

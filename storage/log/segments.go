@@ -27,6 +27,7 @@ type segmentFile struct {
 	runs atomic.Int32  // runs that live
 	live atomic.Int64  // bytes of the batches in them
 	pins int           // under Log.mu: who else needs the file
+	over bool          // likewise: a merge has taken its place
 }
 
 // SegmentName is the base name of a segment's file in the log's directory.

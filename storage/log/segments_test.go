@@ -103,20 +103,27 @@ func TestMerge(t *testing.T) {
 	f.log.Drop(2)
 	segments := f.log.Segments()
 	id := func(i int) uint64 { return segments[i].ID }
-	if _, err := f.log.Merge(100, id(0), id(2)); !errors.Is(err, ErrNeighbours) {
+	apart := f.log.Merge(100, id(0), id(2))
+	if err := apart.Write(); !errors.Is(err, ErrNeighbours) {
 		t.Fatal(err)
 	}
+	if err := f.log.Abandon(apart); err != nil {
+		t.Fatal(err)
+	}
+	apart.Release()
 	if err := f.log.Install(&Plan{log: f.log}); !errors.Is(err, ErrOrder) {
 		t.Fatal(err)
 	}
 	index := f.wal.append(nil)
-	plan, err := f.log.Merge(index, id(1), id(2), 12345)
-	if err != nil {
+	plan := f.log.Merge(index, id(1), id(2), 12345)
+	early := f.log.Merge(index+1, id(0), index)
+	if err := early.Write(); !errors.Is(err, ErrOrder) {
 		t.Fatal(err)
 	}
-	if _, err := f.log.Merge(index+1, id(0), id(1)); !errors.Is(err, ErrOrder) {
+	if err := f.log.Abandon(early); err != nil {
 		t.Fatal(err)
 	}
+	early.Release()
 	if err := errors.Join(plan.Write(), f.log.Install(plan)); err != nil {
 		t.Fatal(err)
 	}
@@ -142,10 +149,7 @@ func TestMerge(t *testing.T) {
 	}
 
 	flip(t, f.fs, f.log.path(id(3)), 300)
-	bad, err := f.log.Merge(f.wal.append(nil), index, id(3))
-	if err != nil {
-		t.Fatal(err)
-	}
+	bad := f.log.Merge(f.wal.append(nil), index, id(3))
 	later := f.log.Capture(f.wal.append(nil))
 	if err := bad.Write(); !errors.Is(err, ErrDamaged) {
 		t.Fatal(err)

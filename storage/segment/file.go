@@ -62,22 +62,27 @@ func (f *File) load() (err error) {
 	if f.foot, err = decodeFooter(tail, f.size); err != nil {
 		return err
 	}
+	f.runTable, err = f.Runs()
+	return err
+}
+
+// Runs reads the run table. It does I/O, unlike TakeRuns.
+func (f *File) Runs() ([]Run, error) {
 	table, err := f.read(f.foot.tablePos, int64(f.foot.runs)*RunSize)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if crc(table) != f.foot.tableCRC {
-		return fmt.Errorf("%w: run table crc", ErrDamaged)
+		return nil, fmt.Errorf("%w: run table crc", ErrDamaged)
 	}
-	f.runTable = make([]Run, f.foot.runs)
-	for i := range f.runTable {
-		r := decodeRun(table[i*RunSize:])
-		if err := r.check(&f.foot); err != nil {
-			return err
+	runs := make([]Run, f.foot.runs)
+	for i := range runs {
+		runs[i] = decodeRun(table[i*RunSize:])
+		if err := runs[i].check(&f.foot); err != nil {
+			return nil, err
 		}
-		f.runTable[i] = r
 	}
-	return nil
+	return runs, nil
 }
 
 // read returns n bytes at pos, which the caller knows to be in the file.
