@@ -156,7 +156,7 @@ func (n *node) newServer(protocol string, log zerolog.Logger, registry *promethe
 			Advertise: c.Kafka.Advertise, AdvertiseTLS: c.Kafka.TLSAdvertise,
 		})
 	default:
-		return admin.NewServer(n.broker, admin.Config{Cluster: clusterName, Listeners: n.listeners, Gatherer: registry, Log: log}), nil
+		return admin.NewServer(n.broker, admin.Config{Cluster: clusterName, Mapper: amqp.Mapper{}, Listeners: n.listeners, Gatherer: registry, Log: log}), nil
 	}
 }
 

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"net"
-	"net/http"
 	"time"
 
 	"github.com/trivium-mq/trivium/kernel/broker"
@@ -11,6 +10,8 @@ import (
 // compatible is the RabbitMQ release whose API this one is shaped after.
 // Clients read it to decide what they may ask.
 const compatible = "3.13.7"
+
+const productName = "Trivium"
 
 // overview is GET /api/overview.
 type overview struct {
@@ -76,7 +77,9 @@ var exchangeTypes = []exchangeType{
 	{"topic", "AMQP topic exchange, as per the AMQP specification", true},
 }
 
-func (s *Server) overview(w http.ResponseWriter, _ *http.Request) {
+// getOverview is GET /api/overview.
+func getOverview(c *call) error {
+	s := c.s
 	now, o := time.Now(), s.node.Overview()
 	name := s.nodeName(o.NodeID)
 	all, opened, closed := totals(&o)
@@ -84,27 +87,35 @@ func (s *Server) overview(w http.ResponseWriter, _ *http.Request) {
 	per := from.since(now)
 	out := overview{
 		ManagementVersion: compatible, RabbitMQVersion: compatible, RatesMode: "basic",
-		ProductName: "Trivium", ProductVersion: o.Version, ClusterName: s.clusterName(o.NodeID), Node: name,
+		ProductName: productName, ProductVersion: o.Version, ClusterName: s.clusterName(o.NodeID), Node: name,
 		ExchangeTypes: exchangeTypes, MessageStats: statsOf(from.all, all, per), QueueTotals: depthOf(from.all, all, per),
 		ChurnRates:   churn{ConnectionCreated: opened, ConnectionClosed: closed},
 		ObjectTotals: objects{Connections: o.Connections, Consumers: o.Members, Exchanges: o.Exchanges, Queues: o.Queues},
-		Listeners:    []listenerInfo{}, Contexts: []contextInfo{}, Uptime: now.Sub(o.Started).Milliseconds(),
+		Uptime:       now.Sub(o.Started).Milliseconds(),
 	}
-	if s.cfg.Listeners != nil {
-		for _, l := range s.cfg.Listeners() {
-			info := listenerInfo{Node: name, Protocol: l.Protocol, IPAddress: l.Address.String()}
-			if tcp, ok := l.Address.(*net.TCPAddr); ok {
-				info.IPAddress, info.Port = tcp.IP.String(), tcp.Port
-			}
-			out.Listeners = append(out.Listeners, info)
-			if l.Protocol == "http" {
-				out.Contexts = append(out.Contexts, contextInfo{
-					Node: name, Description: "Trivium Management", Path: "/", Port: info.Port, SSLOptions: []string{},
-				})
-			}
+	out.Listeners, out.Contexts = s.listeners(name)
+	return one(c, out)
+}
+
+// listeners describes the listening sockets, and which of them serve this API.
+func (s *Server) listeners(node string) ([]listenerInfo, []contextInfo) {
+	list, contexts := []listenerInfo{}, []contextInfo{}
+	if s.cfg.Listeners == nil {
+		return list, contexts
+	}
+	for _, l := range s.cfg.Listeners() {
+		info := listenerInfo{Node: node, Protocol: l.Protocol, IPAddress: l.Address.String()}
+		if tcp, ok := l.Address.(*net.TCPAddr); ok {
+			info.IPAddress, info.Port = tcp.IP.String(), tcp.Port
+		}
+		list = append(list, info)
+		if l.Protocol == protocol {
+			contexts = append(contexts, contextInfo{
+				Node: node, Description: "Trivium Management", Path: "/", Port: info.Port, SSLOptions: []string{},
+			})
 		}
 	}
-	answer(w, http.StatusOK, out)
+	return list, contexts
 }
 
 // totals sums the protocols up.
@@ -118,6 +129,12 @@ func totals(o *broker.Overview) (all counts, opened, closed uint64) {
 		closed += c.Closed.Load()
 	}
 	return all, opened, closed
+}
+
+// name is the node's name, which does not change.
+func (s *Server) name() string {
+	s.naming.Do(func() { s.named = s.nodeName(s.node.Overview().NodeID) })
+	return s.named
 }
 
 func (s *Server) nodeName(id string) string {

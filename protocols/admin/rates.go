@@ -49,6 +49,16 @@ func (r *rates) update(now time.Time, all counts, queues []broker.QueueStatus) s
 	return r.old
 }
 
+// last returns the sample to compare with, without taking one.
+func (r *rates) last() sample {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.old.at.IsZero() {
+		return r.new
+	}
+	return r.old
+}
+
 func countsOf(q *broker.QueueStatus) counts {
 	return counts{published: q.Published, delivered: q.Delivered, settled: q.Settled, ready: q.Info.Ready, held: q.Info.Held}
 }

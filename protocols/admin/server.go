@@ -1,29 +1,27 @@
-// Package admin is the HTTP front-end: health, metrics, and a part of the
-// management API in the shape of RabbitMQ's (rabbitmq-management 3.13), so that
-// dashboards and scripts written for it work. One file per resource.
+// Package admin is the HTTP front-end: health, metrics, and the management API
+// in the shape of RabbitMQ's (rabbitmq-management 3.13), so that dashboards and
+// scripts written for it work. One file per resource; resources.go is the table
+// of routes.
 package admin
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/rs/zerolog"
-
-	"github.com/trivium-mq/trivium/kernel"
-	"github.com/trivium-mq/trivium/kernel/broker"
 )
 
 // Bounds of a request.
 const (
 	maxHeader     = 16 << 10
-	maxBody       = 64 << 10
 	headerTimeout = 5 * time.Second
 	readTimeout   = 30 * time.Second
 	writeTimeout  = time.Minute
@@ -34,16 +32,6 @@ const (
 	// failureDelay slows down guessing of passwords.
 	failureDelay = time.Second
 )
-
-// Node is what the front-end asks of the broker.
-type Node interface {
-	Authenticate(tenant, user, password string, remote net.Addr) (kernel.Identity, error)
-	HasTenant(tenant string) bool
-	Counters(p kernel.Protocol) *broker.Counters
-	Overview() broker.Overview
-	QueueStatuses() []broker.QueueStatus
-	Ready() error
-}
 
 // Listener is one listening socket of the node, as the overview shows it.
 type Listener struct {
@@ -59,6 +47,8 @@ type Config struct {
 	Cluster string
 	// Listeners returns the listening sockets; nil is none.
 	Listeners func() []Listener
+	// Mapper reads and shows arguments and messages.
+	Mapper Mapper
 	// Gatherer is where /metrics comes from; nil is an empty page.
 	Gatherer prometheus.Gatherer
 	Log      zerolog.Logger
@@ -66,10 +56,15 @@ type Config struct {
 
 // Server serves HTTP clients. Safe for concurrent use.
 type Server struct {
-	node  Node
-	cfg   Config
-	http  *http.Server
-	rates rates
+	node   Node
+	cfg    Config
+	http   *http.Server
+	table  table
+	bodies chan struct{} // large ones in memory
+	rates  rates
+
+	naming sync.Once
+	named  string // by name
 }
 
 // NewServer returns a server on n.
@@ -77,9 +72,9 @@ func NewServer(n Node, cfg Config) *Server {
 	if cfg.Gatherer == nil {
 		cfg.Gatherer = prometheus.NewRegistry()
 	}
-	s := &Server{node: n, cfg: cfg}
+	s := &Server{node: n, cfg: cfg, table: newTable(resources), bodies: make(chan struct{}, largeBodies)}
 	s.http = &http.Server{
-		Handler:           http.MaxBytesHandler(s.routes(), maxBody),
+		Handler:           s.routes(),
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeader, ErrorLog: errorLog(cfg.Log),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
@@ -95,11 +90,20 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /health/live", s.live)
 	mux.HandleFunc("GET /health/ready", s.ready)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.cfg.Gatherer, promhttp.HandlerOpts{Timeout: readTimeout}))
-	mux.HandleFunc("GET /api/overview", s.authorized(s.overview))
-	mux.HandleFunc("GET /api/queues", s.authorized(s.queues))
-	mux.HandleFunc("GET /api/queues/", s.authorized(s.queuesBelow))
 	mux.HandleFunc("/", notFound)
-	return mux
+	// Paths below /api are taken apart by hand: ServeMux takes a segment %2F for a
+	// slash, and would redirect.
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/api/") {
+			s.api(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}
+
+func notFound(w http.ResponseWriter, _ *http.Request) {
+	fail(w, errNotFound.status, errNotFound.kind, errNotFound.reason)
 }
 
 // Serve serves connections from l until Shutdown, then returns nil; else it
@@ -124,61 +128,3 @@ func (s *Server) Shutdown(ctx context.Context) error {
 }
 
 type remoteKey struct{}
-
-// authorized lets a request through that carries a user's name and password.
-func (s *Server) authorized(next http.HandlerFunc) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		remote, _ := r.Context().Value(remoteKey{}).(net.Addr)
-		user, password, ok := r.BasicAuth()
-		if !ok {
-			unauthorized(w, "a user name and password are needed")
-			return
-		}
-		if _, err := s.node.Authenticate("", user, password, remote); err != nil {
-			s.node.Counters("http").Refused.Add(1)
-			s.cfg.Log.Info().Err(err).Stringer("peer", remote).Msg("http authentication failed")
-			select {
-			case <-time.After(failureDelay):
-			case <-r.Context().Done():
-			}
-			unauthorized(w, "Login failed")
-			return
-		}
-		next(w, r)
-	}
-}
-
-func unauthorized(w http.ResponseWriter, reason string) {
-	w.Header().Set("WWW-Authenticate", `Basic realm="Trivium"`)
-	fail(w, http.StatusUnauthorized, "not_authorized", reason)
-}
-
-func notFound(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		w.Header().Set("Allow", "GET, HEAD")
-		fail(w, http.StatusMethodNotAllowed, "method_not_allowed", "this API can only be read")
-		return
-	}
-	fail(w, http.StatusNotFound, "Object Not Found", "Not Found")
-}
-
-// fail answers in the shape of RabbitMQ's errors.
-func fail(w http.ResponseWriter, status int, kind, reason string) {
-	answer(w, status, struct {
-		Error  string `json:"error"`
-		Reason string `json:"reason"`
-	}{kind, reason})
-}
-
-func answer(w http.ResponseWriter, status int, body any) {
-	b, err := json.Marshal(body)
-	if err != nil { // only if a type here cannot be marshalled: a defect
-		status, b = http.StatusInternalServerError, []byte(`{"error":"internal"}`)
-	}
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("Cache-Control", "no-cache")
-	h.Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	_, _ = w.Write(b) // the peer has gone
-}

@@ -17,22 +17,42 @@ import (
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/kernel/broker"
+	"github.com/trivium-mq/trivium/protocols/amqp"
 	"github.com/trivium-mq/trivium/protocols/listener"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// fakeNode stands for a broker where figures have to be known.
 type fakeNode struct {
+	Node
 	notReady  error
 	published uint64
 	counters  broker.Counters
 }
 
-func (n *fakeNode) Authenticate(_, user, password string, remote net.Addr) (kernel.Identity, error) {
+func (n *fakeNode) Login(user, password string, remote net.Addr) (*kernel.User, error) {
 	if user != "guest" || password != "guest" || remote == nil {
-		return kernel.Identity{}, kernel.Errorf(kernel.CodeAccessRefused, "user", user, "wrong password")
+		return nil, kernel.Errorf(kernel.CodeAccessRefused, "user", user, "wrong password")
 	}
-	return kernel.Identity{User: user, Tenant: "/"}, nil
+	return &kernel.User{Name: user, Tags: []string{kernel.TagAdministrator}}, nil
+}
+
+func (n *fakeNode) MayEnter(kernel.Identity) error { return nil }
+func (n *fakeNode) Members() []broker.MemberStatus { return nil }
+func (n *fakeNode) Tenants() []kernel.Tenant       { return []kernel.Tenant{{Name: "/"}, {Name: "other"}} }
+
+func (n *fakeNode) Connection(id kernel.ConnectionID) (broker.ConnectionStatus, error) {
+	return broker.ConnectionStatus{ID: id}, nil
+}
+
+func (n *fakeNode) QueueStatus(tenant, name string) (broker.QueueStatus, bool) {
+	for _, q := range n.QueueStatuses() {
+		if q.Address.Tenant == tenant && queueName(&q) == name {
+			return q, true
+		}
+	}
+	return broker.QueueStatus{}, false
 }
 
 func (n *fakeNode) Counters(kernel.Protocol) *broker.Counters { return &n.counters }
@@ -49,10 +69,10 @@ func (n *fakeNode) Overview() broker.Overview {
 
 func (n *fakeNode) QueueStatuses() []broker.QueueStatus {
 	return []broker.QueueStatus{
+		{Address: kernel.QueueAddress("/", "a"), Queue: &kernel.Queue{AutoDelete: true, Exclusive: true}, Volatile: true},
 		{Address: kernel.QueueAddress("/", "b/c"), Queue: &kernel.Queue{Type: kernel.Quorum, Durable: true, Arguments: []kernel.Argument{
 			{Name: "x-queue-type", Value: "quorum"}, {Name: "x-raw", Value: kernel.Raw("\x01")},
 		}}, Info: broker.QueueInfo{Ready: 5, Held: 2, Members: 1}, Published: n.published, Delivered: 3, Settled: 1},
-		{Address: kernel.QueueAddress("/", "a"), Queue: &kernel.Queue{AutoDelete: true, Exclusive: true}, Volatile: true},
 		{Address: kernel.GroupAddress{Tenant: "other", Group: "workers", Topic: "s/#", Kind: kernel.Filter}},
 	}
 }
@@ -66,7 +86,7 @@ func start(t *testing.T, n *fakeNode) string {
 	registry := prometheus.NewRegistry()
 	c := prometheus.NewCounter(prometheus.CounterOpts{Name: "trivium_test_total"})
 	registry.MustRegister(c)
-	s := NewServer(n, Config{Gatherer: registry, Log: zerolog.Nop(), Listeners: func() []Listener {
+	s := NewServer(n, Config{Mapper: amqp.Mapper{}, Gatherer: registry, Log: zerolog.Nop(), Listeners: func() []Listener {
 		return []Listener{{"http", l.Addr()}}
 	}})
 	served := make(chan error, 1)
@@ -117,7 +137,7 @@ func do(t *testing.T, method, url, user, password string) (int, string) {
 // not hold the end up.
 func TestShutdownWithIdleClient(t *testing.T) {
 	t.Parallel()
-	s := NewServer(nil, Config{Log: zerolog.Nop()})
+	s := NewServer(&fakeNode{}, Config{Log: zerolog.Nop()})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -167,9 +187,11 @@ func TestStatus(t *testing.T) {
 		{"GET", "/api/queues/other/$share%2Fworkers%2Fs%2F%23", "guest", "guest", 200, `"vhost":"other"`},
 		{"GET", "/api/nothing", "guest", "guest", 404, "Not Found"},
 		{"GET", "/", "", "", 404, "Not Found"},
-		{"DELETE", "/api/queues/%2F/a", "guest", "guest", 405, "method_not_allowed"},
-		{"GET", "/api/queues?page=0", "guest", "guest", 400, "positive"},
-		{"GET", "/api/queues?page=9", "guest", "guest", 400, "page 9 of 1"},
+		{"PATCH", "/api/queues/%2F/a", "guest", "guest", 405, "method_not_allowed"},
+		{"GET", "/api/queues?page=0", "guest", "guest", 400, "invalid_pagination_parameters"},
+		{"GET", "/api/queues?page=1&page_size=501", "guest", "guest", 400, "invalid_pagination_parameters"},
+		{"GET", "/api/queues?page=x", "guest", "guest", 400, "Pagination parameters are invalid"},
+		{"GET", "/api/queues?page=9", "guest", "guest", 400, "Page out of range, page: 9 page size: 100, len: 3"},
 		{"GET", "/api/queues?name=(&use_regex=true", "guest", "guest", 400, "regular expression"},
 	} {
 		status, body := do(t, c.method, base+c.path, c.user, c.password)

@@ -1,0 +1,120 @@
+package admin
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/broker"
+)
+
+// checkResult answers a health check: 200 with status "ok", 503 with "failed".
+func (c *call) checkResult(failed string, more map[string]any) error {
+	body, status := map[string]any{"status": "ok"}, http.StatusOK
+	if failed != "" {
+		body["status"], body["reason"] = "failed", failed
+		status = http.StatusServiceUnavailable
+	}
+	for k, v := range more {
+		body[k] = v
+	}
+	answer(c.w, status, body)
+	return nil
+}
+
+// checkServing is for the checks that ask whether the node serves: alarms,
+// local-alarms and virtual-hosts.
+func checkServing(c *call) error {
+	if err := c.s.node.Ready(); err != nil {
+		return c.checkResult(err.Error(), nil)
+	}
+	return c.checkResult("", nil)
+}
+
+// checkAlone is for the checks that ask whether other nodes depend on this one.
+func checkAlone(c *call) error {
+	return c.checkResult("", map[string]any{"reason": "single node cluster"})
+}
+
+// checkPort is GET /api/health/checks/port-listener/{port}.
+func checkPort(c *call) error {
+	port, err := strconv.Atoi(c.args[0])
+	if err != nil {
+		return badRequest("Invalid port")
+	}
+	ports := []int{}
+	list, _ := c.s.listeners("")
+	for _, l := range list {
+		if l.Port == port {
+			return c.checkResult("", map[string]any{"port": port})
+		}
+		ports = append(ports, l.Port)
+	}
+	return c.checkResult("No active listener", map[string]any{"missing": port, "ports": ports})
+}
+
+// listenerNames are other names that RabbitMQ has for our listeners.
+var listenerNames = map[string]string{
+	"amqp091": "amqp", "amqp0.9.1": "amqp", "amqp0-9-1": "amqp", "mqtt3.1.1": "mqtt", "mqtt311": "mqtt", "http/management": "http", "management": "http",
+}
+
+// checkProtocol is GET /api/health/checks/protocol-listener/{protocol}.
+func checkProtocol(c *call) error {
+	name := c.args[0]
+	if known, ok := listenerNames[name]; ok {
+		name = known
+	}
+	protocols := []string{}
+	list, _ := c.s.listeners("")
+	for _, l := range list {
+		if l.Protocol == name {
+			return c.checkResult("", map[string]any{"protocol": name})
+		}
+		protocols = append(protocols, l.Protocol)
+	}
+	return c.checkResult("No active listener", map[string]any{"missing": c.args[0], "protocols": protocols})
+}
+
+// alivenessQueue is the queue that the aliveness test uses, as in RabbitMQ.
+const alivenessQueue = "aliveness-test"
+
+// checkAliveness is GET /api/aliveness-test/{vhost}: it declares a queue,
+// publishes to it and gets the message.
+func checkAliveness(c *call) error {
+	err := c.within(c.args[0], func(conn *broker.Conn) error {
+		if _, err := conn.DeclareQueue(c.r.Context(), broker.QueueSpec{Name: alivenessQueue}); err != nil {
+			return err
+		}
+		r, err := c.s.cfg.Mapper.Record("", alivenessQueue, nil, []byte("test_message"), c.user.Name)
+		if err != nil {
+			return err
+		}
+		out := make(outcome, 1)
+		p := conn.Publisher(out)
+		defer p.Close()
+		if _, err := p.ToExchange("", alivenessQueue, r, kernel.PublishOptions{Mandatory: true}, 0); err != nil {
+			return err
+		}
+		if err := out.wait(c); err != nil {
+			return err
+		}
+		m, err := conn.Join(c.r.Context(), kernel.QueueAddress(c.args[0], alivenessQueue), kernel.MemberOptions{Pull: true, AutoSettle: true}, nil)
+		if err != nil {
+			return err
+		}
+		defer m.Leave()
+		got := 0
+		if err := m.Acquire(1, func(batch []kernel.Delivery, _ int64) { got = len(batch) }); err != nil {
+			return err
+		}
+		if got == 0 {
+			return fmt.Errorf("aliveness test in %q: the message is not there", c.args[0])
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return c.checkResult("", nil)
+}
