@@ -51,6 +51,8 @@ var rows = []row{
 	{"amqp", "conf", "declare queue", "", "", refusedAMQP}, // amq.gen-...
 	{"amqp", "rd", "declare queue", "x-q", "", refusedAMQP},
 	{"amqp", "topical", "declare queue", "", "", 0},
+	{"amqp", "conf", "declare dead letters", "x-dl", "x-ex", refusedAMQP}, // reads not from the queue
+	{"amqp", "topical", "declare dead letters", "x-dl", "x-ex", 0},
 	{"amqp", "wr", "passive queue", "x-q", "", 0},
 	{"amqp", "none", "passive queue", "x-q", "", refusedAMQP},
 	{"amqp", "wr", "passive queue", "y-q", "", refusedAMQP},
@@ -200,6 +202,8 @@ func actAMQP(ch *amqp.Channel, r row) (err error) {
 		err = ch.ExchangeDelete(r.name, false, false)
 	case "declare queue":
 		_, err = ch.QueueDeclare(r.name, true, false, false, false, nil)
+	case "declare dead letters":
+		_, err = ch.QueueDeclare(r.name, true, false, false, false, amqp.Table{"x-dead-letter-exchange": r.key})
 	case "passive queue":
 		_, err = ch.QueueDeclarePassive(r.name, true, false, false, false, nil)
 	case "delete queue":

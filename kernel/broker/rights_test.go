@@ -1,0 +1,92 @@
+package broker
+
+import (
+	"testing"
+
+	"github.com/trivium-mq/trivium/kernel"
+)
+
+// userOf makes a user with rights in "/" and connects him.
+func userOf(t testing.TB, b *Broker, name, configure, write, read string) *Conn {
+	t.Helper()
+	if err := b.PutUser(soon(t), UserSpec{Name: name, NoPassword: true}); err != nil {
+		t.Fatal(err)
+	}
+	grant(t, b, name, configure, write, read)
+	c, err := b.Connect(kernel.Identity{User: name, Tenant: "/"}, kernel.ConnectionInfo{Protocol: "test"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+func grant(t testing.TB, b *Broker, user, configure, write, read string) {
+	t.Helper()
+	p := kernel.Permission{Tenant: "/", User: user, Configure: configure, Write: write, Read: read}
+	if err := b.PutPermission(soon(t), p); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPublishAfterChange: what a publisher remembers of a route is forgotten with
+// the rights it was allowed by.
+func TestPublishAfterChange(t *testing.T) {
+	b := open(t, t.TempDir())
+	declare(t, connect(t, b), QueueSpec{Name: "q", Durable: true})
+	c := userOf(t, b, "u", "", ".*", "")
+	p := c.Publisher(nil)
+	defer p.Close()
+	send := func() error {
+		_, err := p.ToExchange("", "q", &kernel.Record{Value: []byte("m")}, kernel.PublishOptions{}, 0)
+		return err
+	}
+	for range 3 {
+		if err := send(); err != nil {
+			t.Fatal(err)
+		}
+		grant(t, b, "u", "", "", "")
+		wantCode(t, send(), kernel.CodeAccessRefused)
+		wantCode(t, send(), kernel.CodeAccessRefused) // from the plan
+		grant(t, b, "u", "", ".*", "")
+	}
+	if err := b.DropUser(soon(t), "u"); err != nil {
+		t.Fatal(err)
+	}
+	wantCode(t, send(), kernel.CodeAccessRefused)
+}
+
+// TestPublishRemembersRights: a publish along a route that was asked for before
+// asks for no right again, which would allocate.
+func TestPublishRemembersRights(t *testing.T) {
+	b := open(t, t.TempDir())
+	c := userOf(t, b, "u", "", "^amq\\.(direct|default)$", "")
+	p := c.Publisher(nil)
+	defer p.Close()
+	table := c.tenant.table.Load()
+	first := p.byKey(table, "amq.direct", "k")
+	if n := testing.AllocsPerRun(100, func() {
+		if p.byKey(table, "amq.direct", "k") != first {
+			t.Error("another plan")
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestDeadLetterRight: who declares a queue with a dead letter exchange could do
+// himself what that does.
+func TestDeadLetterRight(t *testing.T) {
+	b := open(t, t.TempDir())
+	args := []kernel.Argument{{Name: argDeadLetter, Value: "dlx"}}
+	for _, tc := range []struct {
+		user, write, read string
+		refused           bool
+	}{{"all", "^dlx$", "^q$", false}, {"noread", "^dlx$", "", true}, {"nowrite", "", "^q$", true}} {
+		c := userOf(t, b, tc.user, ".*", tc.write, tc.read)
+		err := c.allowDeadLetters(&QueueSpec{Name: "q", Arguments: args})
+		if (err != nil) != tc.refused {
+			t.Errorf("%s: %v", tc.user, err)
+		}
+	}
+}
