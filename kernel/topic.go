@@ -43,13 +43,16 @@ type Retention struct {
 	Delete bool
 	// Age is how long after append a settled record stays, 0 = no limit.
 	Age time.Duration
+	// Bytes is how much of a partition's settled records stays, 0 = no limit. Whole
+	// batches go, the oldest first.
+	Bytes int64
 }
 
 // Retentions given to new topics (DESIGN section 3).
 var (
-	RetainDay  = Retention{Age: 24 * time.Hour}     // durable declared queues
-	RetainWeek = Retention{Age: 7 * 24 * time.Hour} // topics made by a log producer
-	RetainUsed = Retention{Delete: true}            // topics made by a subscription, volatile queues
+	RetainDay  = Retention{Age: 24 * time.Hour, Bytes: 1 << 30} // durable declared queues
+	RetainWeek = Retention{Age: 7 * 24 * time.Hour}             // topics made by a log producer
+	RetainUsed = Retention{Delete: true}                        // topics made by a subscription, volatile queues
 )
 
 // Topic is one named log of 1..n partitions. Values are immutable snapshots.

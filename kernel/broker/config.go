@@ -39,6 +39,9 @@ type Config struct {
 
 // Settings are choices of the operator.
 type Settings struct {
+	// RetentionBudget is how many bytes of settled records the node keeps in all; 0 =
+	// a fifth of the volume, at most 50 GiB.
+	RetentionBudget int64
 	// AutoCreateTopics lets log clients make topics by naming them, with
 	// AutoCreatePartitions partitions.
 	AutoCreateTopics     bool

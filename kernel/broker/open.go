@@ -106,6 +106,9 @@ func (b *Broker) openLayers(cfg Config) (err error) {
 		return err
 	}
 	limits := b.limits.Placement
+	if cfg.Settings != nil && limits.RetentionBudget == 0 {
+		limits.RetentionBudget = cfg.Settings.RetentionBudget
+	}
 	if limits.SealBytes == 0 {
 		limits.SealBytes = unit
 	}

@@ -44,13 +44,38 @@ func barrierCommand() []byte { return []byte{cmdBarrier} }
 
 func sealCommand() []byte { return []byte{cmdSeal} }
 
+// The first byte of a retention.
+const (
+	retainDelete = 1
+	retainBytes  = 2 // a bound in bytes follows
+)
+
 func appendRetention(dst []byte, r kernel.Retention) []byte {
-	dst = appendBool(dst, r.Delete)
-	return binary.AppendUvarint(dst, uint64(max(r.Age, 0)))
+	flags := byte(0)
+	if r.Delete {
+		flags |= retainDelete
+	}
+	if r.Bytes > 0 {
+		flags |= retainBytes
+	}
+	dst = append(dst, flags)
+	dst = binary.AppendUvarint(dst, uint64(max(r.Age, 0)))
+	if r.Bytes > 0 {
+		dst = binary.AppendUvarint(dst, uint64(r.Bytes))
+	}
+	return dst
 }
 
 func (d *decoder) retention() kernel.Retention {
-	return kernel.Retention{Delete: d.bool(), Age: time.Duration(d.offset())}
+	flags := d.byte()
+	if flags > retainDelete|retainBytes {
+		d.fail("retention")
+	}
+	r := kernel.Retention{Delete: flags&retainDelete != 0, Age: time.Duration(d.offset())}
+	if flags&retainBytes != 0 {
+		r.Bytes = d.offset()
+	}
+	return r
 }
 
 func (d *decoder) topicID() (id kernel.TopicID) {

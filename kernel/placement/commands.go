@@ -29,7 +29,7 @@ func (g *Group) CreatePartitions(ctx context.Context, topic kernel.TopicID, spec
 		return nil, kernel.Errorf(kernel.CodeInvalid, "topic", topic.String(), "it may have 1 to %d partitions", maxPartitions)
 	}
 	for _, s := range specs {
-		if s.Index < 0 || s.Retention.Age < 0 {
+		if s.Index < 0 || s.Retention.Age < 0 || s.Retention.Bytes < 0 {
 			return nil, kernel.Errorf(kernel.CodeInvalid, "topic", topic.String(), "negative partition number or age")
 		}
 	}

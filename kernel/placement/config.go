@@ -79,6 +79,9 @@ type Limits struct {
 	// DiskFloor is how much of the volume is kept for what frees space again, 192
 	// MiB, but at most a quarter of it: with less free, publishes are refused.
 	DiskFloor int64
+	// RetentionBudget is how many bytes of settled records are kept in all, a fifth of
+	// the volume and at most 50 GiB. What is not settled may exceed it.
+	RetentionBudget int64
 }
 
 func (l Limits) withDefaults() Limits {

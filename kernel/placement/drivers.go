@@ -224,6 +224,13 @@ func (d *drivers) stop(g *Group) {
 func (g *Group) tick() {
 	g.prop.tick()
 	g.disk.look()
+	if g.sealer != nil {
+		var settled int64
+		for _, s := range g.shards {
+			settled += s.settledSum.Load()
+		}
+		g.budget.look(g.machine.log.Segments(), settled)
+	}
 	switch {
 	case g.sealer == nil || g.leading.Load() == 0:
 	case g.disk.low.Load() && g.sealer.wasteful():

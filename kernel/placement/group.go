@@ -28,6 +28,7 @@ type Group struct {
 	shards  []*shard
 	sealer  *sealer
 	disk    disk
+	budget  budget
 	keyed   *keyed
 	sets    setTable
 
@@ -51,6 +52,7 @@ func newGroup(cfg Config) *Group {
 	g.prop = newProposer(cfg.Boot, g.limits.InFlightBytes, g.out, g.clock)
 	for i := range cfg.Shards {
 		s := newShard(i, g.clock, g.prop, &g.metrics)
+		s.budget = &g.budget
 		s.log, s.under = cfg.Logger, g.under
 		g.shards = append(g.shards, s)
 	}

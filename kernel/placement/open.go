@@ -101,6 +101,7 @@ func openState(cfg Config) (*Group, *checkpoint.Store, checkpoint.Meta, error) {
 	}
 	m.sealer = g.sealer
 	g.disk.open(cfg, g.limits.DiskFloor)
+	g.budget.open(&cfg, g.limits.RetentionBudget)
 	g.prop.room = g.durableRoom
 	if err := m.restore(sv); err != nil {
 		return nil, nil, none, fmt.Errorf("placement: open group %d: checkpoint %s: %w", cfg.ID, meta.ID(), errors.Join(err, m.log.Close()))

@@ -59,13 +59,23 @@ func (s *shard) sweep() {
 	}
 	clear(s.trims)
 	s.trims = s.trims[:0]
+	var settled int64
+	count := s.budget.over.Load()
 	for _, t := range s.topics {
 		for _, p := range t.lane.parts {
-			if p.cut.retention.Age > 0 && p.log.Start() < p.log.End() {
+			r := &p.cut.retention
+			if p.log.Start() == p.log.End() {
+				continue
+			}
+			if r.Age > 0 || r.Bytes > 0 || count {
 				s.trim(p, s.deletable(p))
+			}
+			if count {
+				settled += s.settledBytes(p)
 			}
 		}
 	}
+	s.settledSum.Store(settled)
 }
 
 // deletable returns the offset below which the retention of a partition lets
@@ -77,10 +87,14 @@ func (s *shard) deletable(p *partition) int64 {
 	if r.Age > 0 {
 		old = p.age.older(s.clock.wall()-r.Age.Milliseconds(), end)
 	}
-	if !r.Delete && old <= start {
+	bounded := r.Bytes > 0 && p.log.Bytes() > r.Bytes || s.budget.cut.Load() != nil
+	if !r.Delete && old <= start && !bounded {
 		return start // the usual case of the tick
 	}
 	used, owned := s.floors(p)
+	if bounded {
+		old = max(old, s.keepWithin(p, owned))
+	}
 	if r.Delete && used < math.MaxInt64 {
 		start = max(start, used)
 	}

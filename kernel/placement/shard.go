@@ -50,6 +50,9 @@ type shard struct {
 	waits   []pinWait // who is to be told when they are
 	changes []byte    // scratch of pin
 
+	budget     *budget      // of the node
+	settledSum atomic.Int64 // bytes that are settled, while the budget is exceeded
+
 	finished bool // nothing is handed out any more
 
 	// Scratch of one step.

@@ -117,8 +117,11 @@ func (op PutTopic) append(b []byte) []byte {
 	b = append(b, byte(t.Kind))
 	b = codec.AppendUint(b, uint64(t.Partitions))
 	b = codec.AppendUint(b, uint64(t.Placement))
-	b = codec.AppendFlags(b, t.Retention.Delete, t.Internal, t.Auto, t.Queue != nil)
+	b = codec.AppendFlags(b, t.Retention.Delete, t.Internal, t.Auto, t.Queue != nil, t.Retention.Bytes > 0)
 	b = codec.AppendInt(b, int64(t.Retention.Age))
+	if t.Retention.Bytes > 0 {
+		b = codec.AppendInt(b, t.Retention.Bytes)
+	}
 	b = codec.AppendInt(b, millis(t.ExpiresAt))
 	if t.Queue != nil {
 		b = appendQueue(b, t.Queue)
@@ -129,9 +132,12 @@ func (op PutTopic) append(b []byte) []byte {
 func readTopic(r *codec.Reader) kernel.Topic {
 	t := kernel.Topic{ID: readID(r), Tenant: r.String(), Name: r.String(), Kind: kernel.TopicKind(r.Byte())}
 	t.Partitions, t.Placement = int32(r.Uint()), uint32(r.Uint())
-	var queue bool
-	r.Flags(&t.Retention.Delete, &t.Internal, &t.Auto, &queue)
+	var queue, bytes bool
+	r.Flags(&t.Retention.Delete, &t.Internal, &t.Auto, &queue, &bytes)
 	t.Retention.Age = time.Duration(r.Int())
+	if bytes {
+		t.Retention.Bytes = r.Int()
+	}
 	t.ExpiresAt = instant(r.Int())
 	if queue {
 		t.Queue = readQueue(r)

@@ -18,8 +18,8 @@ import (
 // v5: the topic's settings in the answer (KIP-525)
 // v7: topic ids
 //
-// The replication factor must be 1 or -1. Of the settings, retention.ms can be
-// chosen; any other is accepted only with the value that holds anyway, and is
+// The replication factor must be 1 or -1. Of the settings, retention.ms and
+// retention.bytes (of a partition) can be chosen; any other is accepted only with the value that holds anyway, and is
 // INVALID_CONFIG else. The timeout is ignored: the answer comes after the
 // topic is on disk, or with the reason why not.
 

@@ -33,6 +33,7 @@ const (
 const (
 	forever    = "9223372036854775807"
 	retention  = "retention.ms"
+	retainSize = "retention.bytes"
 	maxMessage = "max.message.bytes"
 )
 
@@ -65,7 +66,7 @@ var topicDefaults = []setting{
 	{name: "remote.log.copy.disable", value: "false", kind: boolean},
 	{name: "remote.log.delete.on.disable", value: "false", kind: boolean},
 	{name: "remote.storage.enable", value: "false", kind: boolean},
-	{name: "retention.bytes", value: "-1", kind: long},
+	{name: retainSize, kind: long},
 	{name: retention, kind: long},
 	{name: "segment.bytes", value: "1073741824", kind: integer},
 	{name: "segment.index.bytes", value: "10485760", kind: integer},
@@ -84,8 +85,13 @@ func topicSettings(s *Server, t *kernel.Topic) []setting {
 			d.value = strconv.Itoa(s.cfg.MaxBatchBytes)
 		case retention:
 			d.value, d.fixed = retentionText(t.Retention), false
-			if t.Retention != kernel.RetainWeek {
+			if t.Retention.Delete || t.Retention.Age != kernel.RetainWeek.Age {
 				d.source = kmsg.ConfigSourceDynamicTopicConfig
+			}
+		case retainSize:
+			d.value, d.fixed = "-1", false
+			if t.Retention.Bytes > 0 {
+				d.value, d.source = strconv.FormatInt(t.Retention.Bytes, 10), kmsg.ConfigSourceDynamicTopicConfig
 			}
 		}
 		out[i] = d
@@ -105,8 +111,16 @@ func applySetting(s *Server, spec *broker.TopicSpec, name string, value *string)
 		switch name {
 		case retention:
 			r, err := parseRetention(*value)
+			r.Bytes = spec.Retention.Bytes
 			spec.Retention = r
 			return err
+		case retainSize:
+			n, err := strconv.ParseInt(*value, 10, 64)
+			if err != nil || n < -1 || n == 0 || n > math.MaxInt64/2 {
+				return fmt.Errorf("setting %q: %q is not a positive number of bytes or -1", retainSize, *value)
+			}
+			spec.Retention.Bytes = max(n, 0)
+			return nil
 		case maxMessage:
 			d.value = strconv.Itoa(s.cfg.MaxBatchBytes)
 		}
