@@ -22,7 +22,7 @@ const (
 	DeliveryLimit      = "delivery-limit"
 	AlternateExchange  = "alternate-exchange"
 	RetentionAge       = "retention-age"   // milliseconds
-	RetentionBytes     = "retention-bytes" // of settled records
+	RetentionBytes     = "retention-bytes" // of settled records, by partition
 )
 
 // setting is what a value must be, and whether an operator policy may have it.
@@ -43,19 +43,17 @@ var settings = map[string]setting{
 	DeadLetterStrategy: {strategy, false},
 	AlternateExchange:  {text, false},
 	RetentionAge:       {natural, false},
-	RetentionBytes:     {natural, false},
+	RetentionBytes:     {positive, false},
 }
 
-// accepted are settings of other brokers that steer how their replicas are
-// placed or what their queues keep in memory. There is nothing here that they
-// could change, so they are kept and listed.
+// accepted are settings of RabbitMQ that steer how its replicas are placed or
+// what its queues keep in memory. There is nothing here that they could change,
+// so they are kept and listed. The value says whether operator policies have it.
 var accepted = map[string]bool{
-	"ha-mode": true, "ha-params": true, "ha-sync-mode": true, "ha-sync-batch-size": true,
-	"ha-promote-on-shutdown": true, "ha-promote-on-failure": true,
-	"queue-master-locator": true, "queue-leader-locator": true, "queue-mode": true, "queue-version": true,
-	"max-in-memory-length": true, "max-in-memory-bytes": true, "target-group-size": true,
-	"initial-cluster-size": true, "max-age": true, "stream-max-segment-size-bytes": true,
-	"consumer-timeout": true, "federation-upstream": true, "federation-upstream-set": true,
+	"ha-mode": true, "ha-params": true, "ha-sync-mode": true, "ha-sync-batch-size": false,
+	"ha-promote-on-shutdown": false, "ha-promote-on-failure": false,
+	"queue-master-locator": false, "queue-leader-locator": false, "queue-mode": false, "queue-version": true,
+	"max-in-memory-length": true, "max-in-memory-bytes": true, "target-group-size": true, "initial-cluster-size": false,
 }
 
 // Check returns CodeInvalid, or CodeInvalidName, unless p can be used.
@@ -83,8 +81,9 @@ func Check(p *kernel.Policy) error {
 	}
 	for _, a := range p.Definition {
 		s, known := settings[a.Name]
+		byOperator, idle := accepted[a.Name]
 		switch {
-		case accepted[a.Name] && !p.Operator:
+		case idle && (byOperator || !p.Operator):
 		case !known:
 			return refuse("'%s' is not a recognised policy setting", a.Name)
 		case p.Operator && !s.operator:

@@ -8,13 +8,16 @@ import (
 	"github.com/trivium-mq/trivium/kernel"
 )
 
-// Limits returns the limits of a queue: own are those of its declaration, args
-// the declaration itself, to tell what it says from what is a default. Of
-// numbers the smaller one holds; for the others the declaration comes before the
-// policy.
-func (e Effective) Limits(own kernel.Limits, args []kernel.Argument) kernel.Limits {
+// Limits returns the limits of a queue: own are those of its declaration, kq the
+// declaration itself, to tell what it says from what is a default. Of numbers
+// the smaller one holds; for the others the declaration comes before the policy.
+// Settings that the queue's type does not have are left out.
+func (e Effective) Limits(own kernel.Limits, kq *kernel.Queue) kernel.Limits {
 	for _, a := range e.Definition() {
-		declared := slices.ContainsFunc(args, func(b kernel.Argument) bool { return b.Name == "x-"+a.Name })
+		if !has(kq.Type, a) {
+			continue
+		}
+		declared := slices.ContainsFunc(kq.Arguments, func(b kernel.Argument) bool { return b.Name == "x-"+a.Name })
 		switch v := a.Value.(type) {
 		case int64:
 			number(&own, a.Name, v, declared)
@@ -25,6 +28,17 @@ func (e Effective) Limits(own kernel.Limits, args []kernel.Argument) kernel.Limi
 		}
 	}
 	return own
+}
+
+// has reports whether queues of a type have a setting.
+func has(t kernel.QueueType, a kernel.Argument) bool {
+	switch a.Name {
+	case DeliveryLimit, DeadLetterStrategy:
+		return t == kernel.Quorum
+	case Overflow:
+		return t == kernel.Classic || t == kernel.Quorum && a.Value != "reject-publish-dlx"
+	}
+	return t != kernel.Stream
 }
 
 // number brings in a setting of which the smaller one holds.
@@ -71,15 +85,25 @@ func choice(l *kernel.Limits, name, v string) {
 		l.DeadLetter, l.DeadLetterExchange = true, v
 	case DeadLetterKey:
 		l.DeadLetterKey = &v
+	case DeadLetterStrategy:
+		l.AtLeastOnce = v == "at-least-once"
 	}
 }
 
 // Retention returns the retention of a queue's settled records: own is that of
-// its declaration.
-func (e Effective) Retention(own kernel.Retention) kernel.Retention {
-	if age, ok := Value(e.Policy, RetentionAge); ok {
-		if ms, ok := age.(int64); ok {
-			own = kernel.Retention{Age: milliseconds(ms), Delete: ms == 0}
+// its declaration, declared says that it is no default. Of two that were asked
+// for the shorter one holds.
+func (e Effective) Retention(own kernel.Retention, declared bool) kernel.Retention {
+	if v, ok := Value(e.Policy, RetentionAge); ok {
+		if ms, _ := v.(int64); ms == 0 {
+			return kernel.Retention{Delete: true}
+		} else if age := milliseconds(ms); !declared || !own.Delete && (own.Age == 0 || age < own.Age) {
+			own.Delete, own.Age = false, age
+		}
+	}
+	if v, ok := Value(e.Policy, RetentionBytes); ok && !own.Delete {
+		if n, _ := v.(int64); !declared || own.Bytes == 0 || n < own.Bytes {
+			own.Bytes = n
 		}
 	}
 	return own

@@ -38,6 +38,10 @@ func TestCheck(t *testing.T) {
 		{"text for number", func(p *kernel.Policy) { p.Definition = define(MaxLength, "5") }, false},
 		{"bad overflow", func(p *kernel.Policy) { p.Definition = define(Overflow, "drop") }, false},
 		{"mirrors are no matter here", func(p *kernel.Policy) { p.Definition = define("ha-mode", "all") }, true},
+		{"operator mirrors", func(p *kernel.Policy) {
+			p.Operator, p.Definition = true, define("ha-mode", "all", "max-in-memory-length", 5)
+		}, true},
+		{"operator locator", func(p *kernel.Policy) { p.Operator, p.Definition = true, define("queue-leader-locator", "balanced") }, false},
 		{"operator limit", func(p *kernel.Policy) { p.Operator, p.Definition = true, define(MaxLength, 5) }, true},
 		{"operator dead letters", func(p *kernel.Policy) { p.Operator, p.Definition = true, define(DeadLetterExchange, "x") }, false},
 		{"operator exchanges", func(p *kernel.Policy) {
@@ -101,6 +105,7 @@ func TestLimitsOfDeclarationAndPolicies(t *testing.T) {
 		name string
 		own  func(*kernel.Limits)
 		args []kernel.Argument
+		typ  kernel.QueueType
 		e    Effective
 		want func(*kernel.Limits)
 	}{
@@ -122,10 +127,18 @@ func TestLimitsOfDeclarationAndPolicies(t *testing.T) {
 			want: func(l *kernel.Limits) {
 				l.DeadLetter, l.DeadLetterExchange, l.Overflow = true, dlx, kernel.RejectPublish
 			}},
-		{name: "above the type's default", own: func(l *kernel.Limits) { l.DeliveryLimit = 20 }, e: Effective{Policy: policy(DeliveryLimit, 50)},
+		{name: "above the type's default", typ: kernel.Quorum, own: func(l *kernel.Limits) { l.DeliveryLimit = 20 }, e: Effective{Policy: policy(DeliveryLimit, 50)},
 			want: func(l *kernel.Limits) { l.DeliveryLimit = 50 }},
-		{name: "below the declared", own: func(l *kernel.Limits) { l.DeliveryLimit = 10 }, args: define("x-delivery-limit", 10),
+		{name: "below the declared", typ: kernel.Quorum, own: func(l *kernel.Limits) { l.DeliveryLimit = 10 }, args: define("x-delivery-limit", 10),
 			e: Effective{policy(DeliveryLimit, 50), policy(DeliveryLimit, 3)}, want: func(l *kernel.Limits) { l.DeliveryLimit = 3 }},
+		{name: "a classic queue counts no deliveries", e: Effective{Policy: policy(DeliveryLimit, 5, DeadLetterStrategy, "at-least-once")},
+			want: func(l *kernel.Limits) {}},
+		{name: "at least once", typ: kernel.Quorum, e: Effective{Policy: policy(DeadLetterStrategy, "at-least-once", Overflow, "reject-publish-dlx")},
+			want: func(l *kernel.Limits) { l.AtLeastOnce = true }},
+		{name: "a stream has none", typ: kernel.Stream, e: Effective{Policy: policy(MaxLength, 5, Expires, 5)},
+			want: func(l *kernel.Limits) {}},
+		{name: "the operator's overflow", e: Effective{policy(Overflow, "drop-head"), policy(Overflow, "reject-publish")},
+			want: func(l *kernel.Limits) { l.Overflow = kernel.RejectPublish }},
 		{name: "overlong", e: Effective{Policy: policy(MessageTTL, int64(1)<<62)},
 			want: func(l *kernel.Limits) { l.MessageTTL = (1<<63 - 1) / time.Millisecond * time.Millisecond }},
 	} {
@@ -134,8 +147,32 @@ func TestLimitsOfDeclarationAndPolicies(t *testing.T) {
 			tc.own(&own)
 		}
 		tc.want(&want)
-		if got := tc.e.Limits(own, tc.args); !reflect.DeepEqual(got, want) {
+		if got := tc.e.Limits(own, &kernel.Queue{Type: tc.typ, Arguments: tc.args}); !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %+v, want %+v", tc.name, got, want)
+		}
+	}
+}
+
+func TestRetention(t *testing.T) {
+	hour, day := time.Hour, 24*time.Hour
+	for _, tc := range []struct {
+		name     string
+		own      kernel.Retention
+		declared bool
+		def      []kernel.Argument
+		want     kernel.Retention
+	}{
+		{"none", kernel.RetainDay, false, define(MaxLength, 5), kernel.RetainDay},
+		{"the default is replaced", kernel.Retention{Age: hour}, false, define(RetentionAge, 86400000), kernel.Retention{Age: day}},
+		{"delete", kernel.RetainDay, true, define(RetentionAge, 0, RetentionBytes, 7), kernel.Retention{Delete: true}},
+		{"the declared is shorter", kernel.Retention{Age: hour}, true, define(RetentionAge, 86400000), kernel.Retention{Age: hour}},
+		{"the policy is shorter", kernel.Retention{Age: day}, true, define(RetentionAge, 3600000), kernel.Retention{Age: hour}},
+		{"declared to be deleted", kernel.Retention{Delete: true}, true, define(RetentionAge, 3600000, RetentionBytes, 7), kernel.Retention{Delete: true}},
+		{"a volatile queue", kernel.RetainUsed, false, define(RetentionAge, 3600000), kernel.Retention{Age: hour}},
+		{"bytes", kernel.RetainDay, false, define(RetentionBytes, 7), kernel.Retention{Age: day, Bytes: 7}},
+	} {
+		if got := (Effective{Policy: &kernel.Policy{Definition: tc.def}}).Retention(tc.own, tc.declared); got != tc.want {
+			t.Errorf("%s: %+v, want %+v", tc.name, got, tc.want)
 		}
 	}
 }
