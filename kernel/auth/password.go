@@ -31,19 +31,10 @@ const (
 	maxPassword = 4096
 	// saltBytes begin a hash of RabbitMQ's formats.
 	saltBytes = 4
-	// scramIterations of PBKDF2 make a SCRAM key (RFC 7677 section 4 asks for
-	// 4096 at least).
-	scramIterations = 4096
 )
 
 // bcryptCost is that of new hashes: some 60 ms of one core. Tests lower it.
 var bcryptCost = 10
-
-// The SCRAM mechanisms that keys are made for.
-const (
-	ScramSHA256 = "SCRAM-SHA-256"
-	ScramSHA512 = "SCRAM-SHA-512"
-)
 
 // digests are the hashes of RabbitMQ's formats.
 var digests = map[kernel.HashAlgorithm]func() hash.Hash{
@@ -154,28 +145,29 @@ func FormatHash(h kernel.PasswordHash) string {
 // mechanisms.
 func ScramKeys(password string) ([]kernel.ScramKey, error) {
 	var keys []kernel.ScramKey
-	for _, m := range []struct {
-		name   string
-		digest func() hash.Hash
-	}{{ScramSHA256, sha256.New}, {ScramSHA512, sha512.New}} {
-		salt := make([]byte, 16)
+	for _, m := range scramDigests {
+		salt := make([]byte, scramSalt)
 		_, _ = rand.Read(salt) // never fails
-		salted, err := pbkdf2.Key(m.digest, password, salt, scramIterations, m.digest().Size())
+		key, err := scramKey(m.name, m.digest, password, salt, scramIterations)
 		if err != nil {
-			return nil, fmt.Errorf("derive a %s key: %w", m.name, err)
+			return nil, err
 		}
-		mac := func(text string) []byte {
-			h := hmac.New(m.digest, salted)
-			h.Write([]byte(text))
-			return h.Sum(nil)
-		}
-		stored := m.digest()
-		stored.Write(mac("Client Key"))
-		keys = append(keys, kernel.ScramKey{
-			Mechanism: m.name, Iterations: scramIterations, Salt: salt, StoredKey: stored.Sum(nil), ServerKey: mac("Server Key"),
-		})
+		keys = append(keys, key)
 	}
 	return keys, nil
+}
+
+func scramKey(name string, digest func() hash.Hash, password string, salt []byte, iterations int) (kernel.ScramKey, error) {
+	salted, err := pbkdf2.Key(digest, password, salt, iterations, digest().Size())
+	if err != nil {
+		return kernel.ScramKey{}, fmt.Errorf("derive a %s key: %w", name, err)
+	}
+	stored := digest()
+	stored.Write(scramMAC(digest, salted, []byte("Client Key")))
+	return kernel.ScramKey{
+		Mechanism: name, Iterations: iterations, Salt: salt,
+		StoredKey: stored.Sum(nil), ServerKey: scramMAC(digest, salted, []byte("Server Key")),
+	}, nil
 }
 
 // maxVerified is how many successful checks a Verifier remembers.
@@ -202,8 +194,8 @@ func NewVerifier() *Verifier {
 	return v
 }
 
-// Check reports whether password is user's; u nil stands for nobody, and takes
-// as long as a wrong password. An error is ctx's: it ended while the check was
+// Check reports whether password is user's; u nil stands for nobody. Whatever is
+// wrong, a wrong password takes as long as bcrypt does. An error is ctx's: it ended while the check was
 // waiting for its turn.
 func (v *Verifier) Check(ctx context.Context, u *kernel.User, password string) (bool, error) {
 	h, known := v.dummy, false
@@ -211,7 +203,10 @@ func (v *Verifier) Check(ctx context.Context, u *kernel.User, password string) (
 		h, known = u.Password, true
 	}
 	if h.Algorithm != kernel.HashBcrypt {
-		return CheckPassword(h, password), nil
+		if CheckPassword(h, password) {
+			return true, nil
+		}
+		h, known = v.dummy, false
 	}
 	var mark [sha256.Size]byte
 	if known {

@@ -2,11 +2,12 @@ package broker
 
 import (
 	"context"
-	"net"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/kernel/auth"
@@ -18,11 +19,20 @@ type access struct {
 	mu       sync.Mutex // one change at a time, from its commit to the directory
 	dir      atomic.Pointer[auth.Directory]
 	verifier *auth.Verifier
-	changed  chan struct{} // cap 1: open connections are to be looked at
+	throttle *auth.Throttle
+	secret   []byte         // of made up SCRAM keys
+	refusals zerolog.Logger // not more than refusalLines
+	changed  chan struct{}  // cap 1: open connections are to be looked at
 }
 
-func newAccess() *access {
-	return &access{verifier: auth.NewVerifier(), changed: make(chan struct{}, 1)}
+// refusalLines is how many refused logins are logged in a minute.
+const refusalLines = 60
+
+func newAccess(l auth.ThrottleLimits, log zerolog.Logger) *access {
+	return &access{
+		verifier: auth.NewVerifier(), throttle: auth.NewThrottle(l), changed: make(chan struct{}, 1),
+		refusals: log.Sample(&zerolog.BurstSampler{Burst: refusalLines, Period: time.Minute}),
+	}
 }
 
 // Admin is an administrator whom the configuration names.
@@ -108,9 +118,10 @@ func (b *Broker) firstUser(state *catalog.State, admin Admin, first bool) (*kern
 	case admin.Password != "" || admin.PasswordHash != "":
 		return nil, kernel.Errorf(kernel.CodeInvalid, "user", "", "the administrator of the configuration has a password, but no name")
 	case first:
+		keys, err := auth.ScramKeys(auth.DefaultPassword)
 		return &kernel.User{
-			Name: auth.DefaultUser, Tags: []string{kernel.TagAdministrator}, Password: auth.SaltedHash(auth.DefaultPassword),
-		}, nil
+			Name: auth.DefaultUser, Tags: []string{kernel.TagAdministrator}, Password: auth.SaltedHash(auth.DefaultPassword), Scram: keys,
+		}, err
 	}
 	return nil, nil
 }
@@ -133,7 +144,7 @@ func configured(state *catalog.State, admin Admin) (*kernel.User, error) {
 		return nil, kernel.Errorf(kernel.CodeInvalid, "user", admin.User, "the administrator of the configuration has no password")
 	}
 	if known && old.HasTag(kernel.TagAdministrator) && spec.PasswordHash == nil &&
-		(spec.Password == nil || auth.CheckPassword(old.Password, admin.Password)) {
+		(spec.Password == nil || len(old.Scram) > 0 && auth.CheckPassword(old.Password, admin.Password)) {
 		return nil, nil
 	}
 	u := kernel.User{Name: admin.User, Tags: []string{kernel.TagAdministrator}}
@@ -154,80 +165,6 @@ func configured(state *catalog.State, admin Admin) (*kernel.User, error) {
 		}
 	}
 	return &u, nil
-}
-
-// Authenticate checks a name and password. remote matters for the rule that
-// the default user comes from loopback only. It fails with CodeAccessRefused.
-// user may carry the tenant as "tenant:user" where the protocol has no field
-// for it (tenant == ""). Whether the tenant exists, and the user has access to
-// it, is for Connect to say. It may take some 100 ms.
-func (b *Broker) Authenticate(tenant, user, password string, remote net.Addr) (kernel.Identity, error) {
-	tenant, user = splitUser(tenant, user)
-	if _, err := b.Login(user, password, remote); err != nil {
-		return kernel.Identity{}, err
-	}
-	return kernel.Identity{User: user, Tenant: tenant}, nil
-}
-
-// splitUser takes the tenant out of "tenant:user", at the last colon, as
-// RabbitMQ does.
-func splitUser(tenant, user string) (string, string) {
-	if tenant != "" {
-		return tenant, user
-	}
-	if i := strings.LastIndexByte(user, ':'); i >= 0 {
-		return user[:i], user[i+1:]
-	}
-	return kernel.DefaultTenant, user
-}
-
-// Login checks a name and password without regard to tenants, for those who
-// administer, and returns the user, who may not be changed: CodeAccessRefused.
-func (b *Broker) Login(user, password string, remote net.Addr) (*kernel.User, error) {
-	u, _ := b.directory().User(user)
-	ok, err := b.access.verifier.Check(b.ctx, u, password)
-	if err != nil {
-		return nil, errStopping()
-	}
-	if !ok || !mayComeFrom(user, remote) {
-		return nil, refusedLogin(user)
-	}
-	return u, nil
-}
-
-// Admit is Authenticate for a user whom something else has authenticated, such
-// as a certificate or SCRAM.
-func (b *Broker) Admit(tenant, user string, remote net.Addr) (kernel.Identity, error) {
-	tenant, user = splitUser(tenant, user)
-	if _, ok := b.directory().User(user); !ok || !mayComeFrom(user, remote) {
-		return kernel.Identity{}, refusedLogin(user)
-	}
-	return kernel.Identity{User: user, Tenant: tenant}, nil
-}
-
-func mayComeFrom(user string, remote net.Addr) bool {
-	return !auth.LoopbackOnly(user) || auth.Loopback(remote)
-}
-
-func refusedLogin(user string) error {
-	return kernel.Errorf(kernel.CodeAccessRefused, "user", user, "the name or password is wrong, or the user may not come from there")
-}
-
-// Anonymous admits a connection without credentials, if the settings allow
-// that from remote; else CodeAccessRefused.
-func (b *Broker) Anonymous(tenant string, remote net.Addr) (kernel.Identity, error) {
-	if tenant == "" {
-		tenant = kernel.DefaultTenant
-	}
-	user, near := b.settings.AnonymousUser, false
-	if user == "" {
-		user, near = auth.DefaultUser, true
-	}
-	_, known := b.directory().User(user)
-	if !b.settings.Anonymous || !known || near && !auth.Loopback(remote) {
-		return kernel.Identity{}, kernel.Errorf(kernel.CodeAccessRefused, "user", "", "credentials are required")
-	}
-	return kernel.Identity{User: user, Tenant: tenant, Anonymous: true}, nil
 }
 
 // MayEnter returns CodeAccessRefused unless the identity has access to its

@@ -6,6 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
+	"github.com/trivium-mq/trivium/kernel/auth"
 	"github.com/trivium-mq/trivium/kernel/placement"
 	"github.com/trivium-mq/trivium/storage/kv"
 	"github.com/trivium-mq/trivium/storage/vfs"
@@ -52,6 +53,8 @@ type Settings struct {
 	// default user, or, if AnonymousUser names another, as that from anywhere.
 	Anonymous     bool
 	AnonymousUser string
+	// Logins say how wrong ones slow down others.
+	Logins auth.ThrottleLimits
 }
 
 // DefaultSettings are those of a node without configuration.

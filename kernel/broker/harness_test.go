@@ -70,7 +70,7 @@ func soon(t testing.TB) context.Context {
 
 func connect(t testing.TB, b *Broker) *Conn {
 	t.Helper()
-	id, err := b.Authenticate("", "guest", "guest", loopback)
+	id, err := b.Authenticate(context.Background(), "", "guest", "guest", loopback)
 	if err != nil {
 		t.Fatal(err)
 	}

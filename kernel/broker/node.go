@@ -41,7 +41,10 @@ type nodeFile struct {
 	Node   string `json:"node"`
 	// Cluster is the id of the cluster that the node has founded, drawn once.
 	Cluster string `json:"cluster,omitempty"`
-	Used    bool   `json:"used,omitempty"`
+	// Secret makes up the SCRAM keys of users that there are not, drawn once:
+	// after a restart they are to look the same.
+	Secret []byte `json:"secret,omitempty"`
+	Used   bool   `json:"used,omitempty"`
 }
 
 const (
@@ -78,7 +81,7 @@ func identify(fsys vfs.FS, dir, want string) (n nodeFile, err error) {
 		if want == "" {
 			want = newNodeID()
 		}
-		n = nodeFile{Format: FormatVersion, Node: want, Cluster: newClusterID()}
+		n = nodeFile{Format: FormatVersion, Node: want, Cluster: newClusterID(), Secret: newSecret()}
 		return n, writeNodeFile(fsys, dir, n)
 	} else if err != nil {
 		return n, err
@@ -97,8 +100,11 @@ func identify(fsys vfs.FS, dir, want string) (n nodeFile, err error) {
 		return n, fmt.Errorf("%s: it names no node", nodeFileName)
 	case want != "" && want != n.Node:
 		return n, fmt.Errorf("%w: %s, not %s", ErrIdentity, n.Node, want)
-	case n.Cluster == "": // written before there were ids of clusters
-		n.Cluster = newClusterID()
+	case n.Cluster == "" || len(n.Secret) == 0: // written before there were those
+		if n.Cluster == "" {
+			n.Cluster = newClusterID()
+		}
+		n.Secret = newSecret()
 		return n, writeNodeFile(fsys, dir, n)
 	}
 	return n, nil
@@ -175,6 +181,12 @@ func newNodeID() string {
 	var b [6]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return "node-" + hex.EncodeToString(b[:])
+}
+
+func newSecret() []byte {
+	secret := make([]byte, 32)
+	_, _ = rand.Read(secret) // never fails
+	return secret
 }
 
 // newClusterID draws a UUID, written as Kafka's clients know it: 22 characters

@@ -48,7 +48,7 @@ type layers struct {
 func Open(cfg Config) (*Broker, error) {
 	b := &Broker{
 		log: cfg.Logger, settings: *DefaultSettings(), limits: cfg.Limits.withDefaults(), version: cfg.Version,
-		now: cfg.Now, access: newAccess(),
+		now:   cfg.Now,
 		conns: make(map[kernel.ConnectionID]*Conn), counters: make(map[kernel.Protocol]*Counters),
 		empty: make(chan struct{}), closed: make(chan struct{}),
 	}
@@ -58,6 +58,7 @@ func Open(cfg Config) (*Broker, error) {
 	if cfg.Settings != nil {
 		b.settings = *cfg.Settings
 	}
+	b.access = newAccess(b.settings.Logins, b.log)
 	b.dead.loaded = make(chan struct{})
 	b.ctx, b.cancel = context.WithCancel(context.Background())
 	b.retained = newRetained(b, b.limits.RetainedMemory)
@@ -91,6 +92,7 @@ func (b *Broker) openLayers(cfg Config) (err error) {
 		return err
 	}
 	b.nodeID, b.clusterID, b.lock = node.Node, node.Cluster, lock
+	b.access.secret = node.Secret
 	if err := b.listen(cfg.ClusterAddr); err != nil {
 		return err
 	}

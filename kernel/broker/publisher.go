@@ -23,13 +23,11 @@ type Publisher struct {
 	keeps *keeping           // keyed writes of the publish under way, nil = none
 	uses  *onces             // whose number the publish under way uses, nil = none
 	use   *use
-
-	dynamic dynamic
 }
 
 // Publisher returns a publisher whose outcomes go to done (nil: nobody asks).
 func (c *Conn) Publisher(done kernel.Completion) *Publisher {
-	return &Publisher{conn: c, sink: newSink(done), dynamic: dynamic{may: c.mayReach}}
+	return &Publisher{conn: c, sink: newSink(done)}
 }
 
 // settleTime is the longest that Settle waits.
@@ -53,16 +51,9 @@ func (p *Publisher) Settle(ctx context.Context) error {
 // The record's Key is the routing key unless the caller set another.
 func (p *Publisher) ToExchange(exchange, key string, r *kernel.Record, opt kernel.PublishOptions, token uint64) (matched int, err error) {
 	t := p.conn.tenant
-	table := t.table.Load()
-	to := p.byKey(table, exchange, key)
+	to := p.byKey(t.table.Load(), exchange, key)
 	if to.err != nil {
 		return 0, to.err
-	}
-	if to.dynamic || len(opt.Keys) > 0 {
-		if err := p.conn.allowKeys(table, exchange, opt.Keys...); err != nil {
-			return 0, err
-		}
-		to = p.dynamic.toExchange(p.conn.b, table, exchange, key, r, &opt)
 	}
 	if to.matched == 0 {
 		if opt.Mandatory {
@@ -85,13 +76,9 @@ func (p *Publisher) ToExchange(exchange, key string, r *kernel.Record, opt kerne
 // the topic of that name, unless a subscription made it, the right to write to
 // it; else that is left out.
 func (p *Publisher) ToTopic(name string, r *kernel.Record, token uint64) (matched int, err error) {
-	table := p.conn.tenant.table.Load()
-	to := p.byName(table, name)
+	to := p.byName(p.conn.tenant.table.Load(), name)
 	if to.err != nil {
 		return 0, to.err
-	}
-	if to.dynamic {
-		to = p.dynamic.toName(p.conn.b, table, name, r)
 	}
 	return p.send(to, r, token)
 }

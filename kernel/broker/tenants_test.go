@@ -81,7 +81,7 @@ func TestUsers(t *testing.T) {
 		return &u
 	}
 	may := func(password string) bool {
-		_, err := b.Login("u", password, loopback)
+		_, err := b.Login(t.Context(), "u", password, loopback)
 		return err == nil
 	}
 	if u := put(UserSpec{Name: "u", Password: &password, Tags: []string{"management"}}); len(u.Scram) != 2 || !may("pw") || may("PW") {

@@ -65,10 +65,6 @@ func readOp(r *codec.Reader) (Op, error) {
 	switch kind := opKind(r.Byte()); kind {
 	case opPutExchange:
 		op = PutExchange{readExchange(r)}
-	case opPutExchangeArguments:
-		x := readExchange(r)
-		x.Arguments = r.Arguments()
-		op = PutExchange{x}
 	case opDropExchange:
 		op = DropExchange{Tenant: r.String(), Name: r.String()}
 	case opPutTopic:
@@ -80,19 +76,13 @@ func readOp(r *codec.Reader) (Op, error) {
 	case opDropGroup:
 		op = DropGroup{Topic: readID(r), Group: r.String()}
 	case opPutBinding:
-		op = PutBinding{readBinding(r, false)}
+		op = PutBinding{readBinding(r)}
 	case opDropBinding:
-		op = DropBinding{readBinding(r, false)}
-	case opPutExchangeBinding:
-		op = PutBinding{readBinding(r, true)}
-	case opDropExchangeBinding:
-		op = DropBinding{readBinding(r, true)}
+		op = DropBinding{readBinding(r)}
 	case opTakeProducers:
 		op = TakeProducers{r.Int()}
 	case opSetProducers:
 		op = setProducers{r.Int()}
-	case opPutPolicy, opDropPolicy:
-		op = readPolicy(kind, r)
 	default:
 		if op = readAccess(kind, r); op == nil && r.Err() == nil {
 			return nil, fmt.Errorf("%w: op %d", ErrVersion, kind)
@@ -106,11 +96,7 @@ func (op PutExchange) append(b []byte) []byte {
 	b = codec.AppendString(b, x.Tenant)
 	b = codec.AppendString(b, x.Name)
 	b = codec.AppendString(b, string(x.Type))
-	b = codec.AppendFlags(b, x.AutoDelete, x.Internal)
-	if op.kind() == opPutExchangeArguments {
-		b = codec.AppendArguments(b, x.Arguments)
-	}
-	return b
+	return codec.AppendFlags(b, x.AutoDelete, x.Internal)
 }
 
 func readExchange(r *codec.Reader) kernel.Exchange {
@@ -131,8 +117,11 @@ func (op PutTopic) append(b []byte) []byte {
 	b = append(b, byte(t.Kind))
 	b = codec.AppendUint(b, uint64(t.Partitions))
 	b = codec.AppendUint(b, uint64(t.Placement))
-	b = codec.AppendFlags(b, t.Retention.Delete, t.Internal, t.Auto, t.Queue != nil)
+	b = codec.AppendFlags(b, t.Retention.Delete, t.Internal, t.Auto, t.Queue != nil, t.Retention.Bytes > 0)
 	b = codec.AppendInt(b, int64(t.Retention.Age))
+	if t.Retention.Bytes > 0 {
+		b = codec.AppendInt(b, t.Retention.Bytes)
+	}
 	b = codec.AppendInt(b, millis(t.ExpiresAt))
 	if t.Queue != nil {
 		b = appendQueue(b, t.Queue)
@@ -143,9 +132,12 @@ func (op PutTopic) append(b []byte) []byte {
 func readTopic(r *codec.Reader) kernel.Topic {
 	t := kernel.Topic{ID: readID(r), Tenant: r.String(), Name: r.String(), Kind: kernel.TopicKind(r.Byte())}
 	t.Partitions, t.Placement = int32(r.Uint()), uint32(r.Uint())
-	var queue bool
-	r.Flags(&t.Retention.Delete, &t.Internal, &t.Auto, &queue)
+	var queue, bytes bool
+	r.Flags(&t.Retention.Delete, &t.Internal, &t.Auto, &queue, &bytes)
 	t.Retention.Age = time.Duration(r.Int())
+	if bytes {
+		t.Retention.Bytes = r.Int()
+	}
 	t.ExpiresAt = instant(r.Int())
 	if queue {
 		t.Queue = readQueue(r)
@@ -198,9 +190,8 @@ func appendBinding(b []byte, v *Binding) []byte {
 	return codec.AppendArguments(b, v.Arguments)
 }
 
-func readBinding(r *codec.Reader, toExchange bool) Binding {
+func readBinding(r *codec.Reader) Binding {
 	v := Binding{Tenant: r.String()}
-	v.ToExchange = toExchange
 	v.Exchange, v.Queue, v.Key = r.String(), r.String(), r.String()
 	v.Arguments = r.Arguments()
 	return v

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"net/http"
-	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
 )
@@ -24,13 +23,11 @@ func (c *call) login() error {
 	if !ok {
 		return &refusal{http.StatusUnauthorized, "not_authorized", "Not_Authorized"}
 	}
-	u, err := c.s.node.Login(name, password, c.remote())
+	u, err := c.s.node.Login(c.r.Context(), name, password, c.remote())
 	if err != nil {
 		c.s.node.Counters(protocol).Refused.Add(1)
-		c.s.cfg.Log.Info().Err(err).Stringer("peer", c.remote()).Msg("http authentication failed")
-		select {
-		case <-time.After(failureDelay):
-		case <-c.r.Context().Done():
+		if kernel.CodeOf(err) == kernel.CodeLimit {
+			return &refusal{http.StatusTooManyRequests, "too_many_requests", "Too many failed logins from this address"}
 		}
 		return &refusal{http.StatusUnauthorized, "not_authorized", "Login failed"}
 	}

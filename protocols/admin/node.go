@@ -43,7 +43,7 @@ type Listings interface {
 
 // Directory is who there is and what he may do.
 type Directory interface {
-	Login(user, password string, remote net.Addr) (*kernel.User, error)
+	Login(ctx context.Context, user, password string, remote net.Addr) (*kernel.User, error)
 	MayEnter(id kernel.Identity) error
 	HasTenant(tenant string) bool
 

@@ -29,8 +29,6 @@ const (
 	// drainTime is how long the end waits for requests under way, and for
 	// connections that have not brought one yet.
 	drainTime = 2 * time.Second
-	// failureDelay slows down guessing of passwords.
-	failureDelay = time.Second
 )
 
 // Listener is one listening socket of the node, as the overview shows it.

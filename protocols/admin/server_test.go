@@ -31,7 +31,7 @@ type fakeNode struct {
 	counters  broker.Counters
 }
 
-func (n *fakeNode) Login(user, password string, remote net.Addr) (*kernel.User, error) {
+func (n *fakeNode) Login(_ context.Context, user, password string, remote net.Addr) (*kernel.User, error) {
 	if user != "guest" || password != "guest" || remote == nil {
 		return nil, kernel.Errorf(kernel.CodeAccessRefused, "user", user, "wrong password")
 	}

@@ -10,7 +10,9 @@ import (
 
 // backend is what the front-end needs of a node.
 type backend interface {
-	Authenticate(tenant, user, password string, remote net.Addr) (kernel.Identity, error)
+	Authenticate(ctx context.Context, tenant, user, password string, remote net.Addr) (kernel.Identity, error)
+	Admit(tenant, user string, remote net.Addr) (kernel.Identity, error)
+	Anonymous(tenant string, remote net.Addr) (kernel.Identity, error)
 	HasTenant(tenant string) bool
 	Counters(p kernel.Protocol) *broker.Counters
 	Connect(id kernel.Identity, info kernel.ConnectionInfo, end func(reason error)) (link, error)
@@ -20,7 +22,6 @@ type backend interface {
 type link interface {
 	Close()
 	Counters() *broker.Counters
-	HasTag(tag string) bool // of the user
 
 	DeclareExchange(ctx context.Context, x kernel.Exchange) error
 	Exchange(name string) (kernel.Exchange, error)
@@ -42,7 +43,6 @@ type link interface {
 type member interface {
 	Type() kernel.QueueType
 	Credit(n int)
-	Pool(pool *kernel.Pool, held func() int)
 	Settle(o kernel.Outcome, partition int32, first, last int64)
 	Acquire(max int, fn func(batch []kernel.Delivery, ready int64)) error
 	Stop()

@@ -66,11 +66,19 @@ func newFakeNode() *fakeNode {
 	}
 }
 
-func (n *fakeNode) Authenticate(tenant, user, password string, _ net.Addr) (kernel.Identity, error) {
+func (n *fakeNode) Authenticate(_ context.Context, tenant, user, password string, _ net.Addr) (kernel.Identity, error) {
 	if password != "guest" {
 		return kernel.Identity{}, kernel.Errorf(kernel.CodeAccessRefused, "user", user, "no")
 	}
 	return kernel.Identity{User: user, Tenant: tenant}, nil
+}
+
+func (n *fakeNode) Admit(tenant, user string, _ net.Addr) (kernel.Identity, error) {
+	return kernel.Identity{User: user, Tenant: tenant}, nil
+}
+
+func (n *fakeNode) Anonymous(string, net.Addr) (kernel.Identity, error) {
+	return kernel.Identity{}, kernel.Errorf(kernel.CodeAccessRefused, "user", "", "no")
 }
 
 func (n *fakeNode) Counters(kernel.Protocol) *broker.Counters { return &n.counters }
@@ -96,8 +104,6 @@ func (l *fakeLink) Close() {
 }
 
 func (l *fakeLink) Counters() *broker.Counters { return &l.n.counters }
-
-func (l *fakeLink) HasTag(string) bool { return false }
 
 func (l *fakeLink) DeclareExchange(_ context.Context, x kernel.Exchange) error {
 	l.n.mu.Lock()
@@ -316,8 +322,6 @@ func (m *fakeMember) hand() []kernel.Delivery {
 }
 
 func (m *fakeMember) Type() kernel.QueueType { return kernel.Classic }
-
-func (m *fakeMember) Pool(*kernel.Pool, func() int) {}
 
 func (m *fakeMember) Credit(n int) {
 	if n < 0 { // perhaps within Deliver

@@ -18,7 +18,7 @@ const mechanisms = "PLAIN AMQPLAIN"
 // False ones are refused when used; docs/amqp.md.
 var capabilities = wire.Table{
 	{Name: "publisher_confirms", Value: true},
-	{Name: "exchange_exchange_bindings", Value: true},
+	{Name: "exchange_exchange_bindings", Value: false},
 	{Name: "basic.nack", Value: true},
 	{Name: "consumer_cancel_notify", Value: true},
 	{Name: "connection.blocked", Value: true},
@@ -130,7 +130,7 @@ func (c *conn) login(m *wire.ConnectionStartOk) (kernel.Identity, error) {
 	if err != nil {
 		return kernel.Identity{}, err
 	}
-	id, err := c.srv.backend.Authenticate(kernel.DefaultTenant, creds.user, creds.password, c.nc.RemoteAddr())
+	id, err := c.srv.backend.Authenticate(c.ctx, kernel.DefaultTenant, creds.user, creds.password, c.nc.RemoteAddr())
 	if err != nil {
 		return id, c.loginRefused(m.Mechanism, creds.user)
 	}

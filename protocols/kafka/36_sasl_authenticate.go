@@ -63,7 +63,7 @@ func (c *conn) plain(msg []byte) error {
 	err := error(kernel.Errorf(kernel.CodeAccessRefused, "user", "", "the PLAIN message is malformed"))
 	if len(parts) == 3 && (len(parts[0]) == 0 || bytes.Equal(parts[0], parts[1])) {
 		var id kernel.Identity
-		id, err = c.srv.node.Authenticate("", string(parts[1]), string(parts[2]), c.net.RemoteAddr())
+		id, err = c.srv.node.Authenticate(c.ctx, "", string(parts[1]), string(parts[2]), c.net.RemoteAddr())
 		if err == nil {
 			return c.login(id)
 		}

@@ -33,12 +33,18 @@ func newFake() *fakeNode {
 	return &fakeNode{settings: *broker.DefaultSettings(), watching: make(chan struct{}, 100), topics: map[string]*kernel.Topic{}, logs: map[kernel.TopicID][]*fakeLog{}, offsets: map[string][]broker.OffsetCommit{}}
 }
 
-func (n *fakeNode) Authenticate(_, user, password string, _ net.Addr) (kernel.Identity, error) {
+func (n *fakeNode) Authenticate(_ context.Context, _, user, password string, _ net.Addr) (kernel.Identity, error) {
 	if user != "guest" || password != "guest" {
 		return kernel.Identity{}, kernel.Errorf(kernel.CodeAccessRefused, "user", user, "wrong password")
 	}
 	return kernel.Identity{User: user, Tenant: "/"}, nil
 }
+
+func (n *fakeNode) Admit(_, user string, _ net.Addr) (kernel.Identity, error) {
+	return kernel.Identity{User: user, Tenant: "/"}, nil
+}
+
+func (n *fakeNode) BeginScram(string, string, net.Addr) (*broker.Scram, bool) { return nil, false }
 
 func (n *fakeNode) Anonymous(string, net.Addr) (kernel.Identity, error) {
 	if n.closed {

@@ -10,7 +10,9 @@ import (
 
 // node is what the front-end needs of broker.Broker.
 type node interface {
-	Authenticate(tenant, user, password string, remote net.Addr) (kernel.Identity, error)
+	Authenticate(ctx context.Context, tenant, user, password string, remote net.Addr) (kernel.Identity, error)
+	Admit(tenant, user string, remote net.Addr) (kernel.Identity, error)
+	BeginScram(mechanism, tenant string, remote net.Addr) (*broker.Scram, bool)
 	Anonymous(tenant string, remote net.Addr) (kernel.Identity, error)
 	Settings() broker.Settings
 	Counters(p kernel.Protocol) *broker.Counters

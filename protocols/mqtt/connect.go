@@ -174,7 +174,7 @@ func (c *conn) settings(req *wire.ConnectRequest) error {
 func (c *conn) login(req *wire.ConnectRequest) (err error) {
 	given := req.HasUser || req.HasPassword
 	if given {
-		c.identity, err = c.server.node.Authenticate("", req.User, string(req.Password), c.net.RemoteAddr())
+		c.identity, err = c.server.node.Authenticate(c.ctx, "", req.User, string(req.Password), c.net.RemoteAddr())
 	} else {
 		c.identity, err = c.server.node.Anonymous(kernel.DefaultTenant, c.net.RemoteAddr())
 	}

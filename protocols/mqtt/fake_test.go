@@ -51,12 +51,18 @@ func (p published) header(name string) string {
 	return "-"
 }
 
-func (n *fakeNode) Authenticate(_, user, password string, _ net.Addr) (kernel.Identity, error) {
+func (n *fakeNode) Authenticate(_ context.Context, _, user, password string, _ net.Addr) (kernel.Identity, error) {
 	if password != "secret" {
 		return kernel.Identity{}, kernel.Errorf(kernel.CodeAccessRefused, "user", user, "refused")
 	}
 	return kernel.Identity{User: user, Tenant: kernel.DefaultTenant}, nil
 }
+
+func (n *fakeNode) Admit(_, user string, _ net.Addr) (kernel.Identity, error) {
+	return kernel.Identity{User: user, Tenant: "/"}, nil
+}
+
+func (n *fakeNode) BeginScram(string, string, net.Addr) (*broker.Scram, bool) { return nil, false }
 
 func (n *fakeNode) Anonymous(tenant string, _ net.Addr) (kernel.Identity, error) {
 	return kernel.Identity{User: "guest", Tenant: tenant, Anonymous: true}, nil

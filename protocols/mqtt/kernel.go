@@ -12,7 +12,9 @@ import (
 // node is what the adapter needs of a broker. The methods are those of
 // broker.Broker and its parts; see there.
 type node interface {
-	Authenticate(tenant, user, password string, remote net.Addr) (kernel.Identity, error)
+	Authenticate(ctx context.Context, tenant, user, password string, remote net.Addr) (kernel.Identity, error)
+	Admit(tenant, user string, remote net.Addr) (kernel.Identity, error)
+	BeginScram(mechanism, tenant string, remote net.Addr) (*broker.Scram, bool)
 	Anonymous(tenant string, remote net.Addr) (kernel.Identity, error)
 	Counters(p kernel.Protocol) *broker.Counters
 	Connect(id kernel.Identity, info kernel.ConnectionInfo, end func(reason error)) (client, error)
