@@ -104,7 +104,9 @@ func TestDeadLetterCycle(t *testing.T) {
 	q := limitedQueue(t, ch, amqp091.Table{"x-message-ttl": int32(30), "x-dead-letter-exchange": ""})
 	harness.Confirmed(t, ch, "", q, amqp091.Publishing{Body: []byte("round")})
 	until(t, "its end", func() bool { return count(t, ch, q) == 0 })
-	time.Sleep(150 * time.Millisecond) // it would have come back
+	later := limitedQueue(t, ch, amqp091.Table{"x-message-ttl": int32(150)})
+	harness.Confirmed(t, ch, "", later, amqp091.Publishing{})
+	until(t, "the time in which it would have come back", func() bool { return count(t, ch, later) == 0 })
 	if n := count(t, ch, q); n != 0 {
 		t.Errorf("%d messages", n)
 	}
@@ -174,7 +176,7 @@ func TestOverflow(t *testing.T) {
 	} {
 		t.Run(mode, func(t *testing.T) {
 			ch := confirming(t)
-					dead := limitedQueue(t, ch, nil)
+			dead := limitedQueue(t, ch, nil)
 			q := limitedQueue(t, ch, amqp091.Table{
 				"x-max-length": int32(2), "x-overflow": mode, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead,
 			})

@@ -34,15 +34,22 @@ func limitedQueue(t testing.TB, g *Group, n byte, l *kernel.Limits) (PartitionID
 // readySoon waits until a group has n records ready.
 func readySoon(t testing.TB, g *Group, id GroupID, n int64) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		ready, _, _, _, _ := g.Stats(id)
-		if ready == n {
-			return
-		}
+	var ready int64
+	if !comesTrue(func() bool { ready, _, _, _, _ = g.Stats(id); return ready == n }) {
+		t.Fatalf("%d ready, want %d", ready, n)
+	}
+}
+
+// comesTrue waits for a condition, at most ten seconds.
+func comesTrue(ok func() bool) bool {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(10 * time.Second); !ok(); <-tick.C {
 		if time.Now().After(end) {
-			t.Fatalf("%d ready, want %d", ready, n)
+			return false
 		}
 	}
+	return true
 }
 
 func take(t testing.TB, m *Member, n int) (list []uint64) {
@@ -85,11 +92,9 @@ func TestMessageTTLIsKept(t *testing.T) {
 		if got := take(t, m, 1); len(got) != 1 {
 			t.Fatal("nothing to get")
 		}
-		time.Sleep(time.Until(begin.Add(300 * time.Millisecond)))
+		comesTrue(func() bool { return time.Since(begin) > 300*time.Millisecond })
 		m.Settle(kernel.Release, 0, 0, 0)
-		for g.Metrics().Expired.Load() == 0 && time.Since(begin) < 10*time.Second {
-			time.Sleep(time.Millisecond)
-		}
+		comesTrue(func() bool { return g.Metrics().Expired.Load() > 0 })
 		if d := time.Since(begin); d > 650*time.Millisecond {
 			t.Errorf("it went after %v", d)
 		}
@@ -318,16 +323,14 @@ func (c *cemetery) bury(b *Burial) {
 
 func (c *cemetery) wait(t testing.TB, want ...string) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	var got []string
+	if !comesTrue(func() bool {
 		c.mu.Lock()
-		got := slices.Clone(c.letters)
-		c.mu.Unlock()
-		if slices.Equal(got, want) {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("dead letters %q, want %q", got, want)
-		}
+		defer c.mu.Unlock()
+		got = slices.Clone(c.letters)
+		return slices.Equal(got, want)
+	}) {
+		t.Fatalf("dead letters %q, want %q", got, want)
 	}
 }
 
