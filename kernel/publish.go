@@ -29,4 +29,8 @@ type PublishOptions struct {
 	// target matches; the caller sees matched == 0. It also keeps a publish to
 	// the default exchange from creating the queue.
 	Mandatory bool
+	// Keys are routing keys beyond the record's: each target is reached once.
+	Keys []string
+	// Fields gives the typed headers. Nil: the record's, as texts.
+	Fields Fields
 }

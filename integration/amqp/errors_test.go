@@ -186,8 +186,19 @@ var refusals = []refusal{
 	{name: "reply-to without consumer", do: publishing(serverNamed, theQueue, amqp091.Publishing{ReplyTo: "amq.rabbitmq.reply-to"}),
 		code: 406, text: "fast reply consumer does not exist"},
 	{name: "CC that is no list", do: publishing(serverNamed, theQueue, amqp091.Publishing{Headers: args{"CC": int32(1)}}),
-		code: 406, text: "invalid message: {unacceptable_type_in_header,\"CC\",signedint}",
-		own: "sender-selected distribution (header 'CC') is not supported yet", why: "a copy that is silently not made would be lost"},
+		code: 406, text: "invalid message: {unacceptable_type_in_header,\"CC\",signedint}"},
+	{name: "x-match that means nothing", do: func(w *world) error {
+		return w.ch.QueueBind(w.queue, "", "amq.headers", false, args{"x-match": "some"})
+	},
+		code: 406, text: "Invalid x-match field value"},
+	{name: "bind an exchange to a missing one", do: func(w *world) error { return w.ch.ExchangeBind(w.missing, "k", w.exchange, false, nil) },
+		code: 404, text: "no exchange '$m' in vhost '/'"},
+	{name: "bind an exchange to the default one", do: func(w *world) error { return w.ch.ExchangeBind("", "k", w.exchange, false, nil) },
+		code: 403, text: "operation not permitted on the default exchange"},
+	{name: "another alternate exchange", do: func(w *world) error {
+		return w.ch.ExchangeDeclare(w.exchange, "direct", true, false, false, false, args{"alternate-exchange": "ae"})
+	},
+		code: 406, text: "inequivalent arg 'alternate-exchange' for exchange '$x' in vhost '/': received the value 'ae' of type 'longstr' but current is none"},
 	{name: "queue in use", do: func(w *world) error {
 		must(w.t, consuming(theQueue, "", false, nil)(w))
 		_, err := w.ch.QueueDelete(w.queue, true, false, false)

@@ -2,7 +2,9 @@ package broker
 
 import (
 	"context"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/kernel/route"
@@ -10,7 +12,8 @@ import (
 )
 
 // DeclareExchange makes an exchange or checks that the existing one is
-// equivalent (CodePrecondition if not).
+// equivalent (CodePrecondition if not): in type, flags and alternate exchange.
+// An unknown type or an argument that means nothing to it is CodeInvalid.
 func (c *Conn) DeclareExchange(ctx context.Context, x kernel.Exchange) error {
 	if err := c.begin(); err != nil {
 		return err
@@ -21,10 +24,10 @@ func (c *Conn) DeclareExchange(ctx context.Context, x kernel.Exchange) error {
 	if x.Name == kernel.ExchangeDefault {
 		return errDefaultExchange()
 	}
-	switch x.Type {
-	case kernel.Direct, kernel.Fanout, kernel.Topics:
-	default:
-		return kernel.Errorf(kernel.CodeInvalid, "exchange", x.Name, "unknown exchange type '%s'", x.Type)
+	x.Arguments = slices.Clone(x.Arguments)
+	slices.SortStableFunc(x.Arguments, func(a, b kernel.Argument) int { return strings.Compare(a.Name, b.Name) })
+	if err := route.CheckExchange(&x); err != nil {
+		return err
 	}
 	if err := c.allow(kernel.Configure, KindExchange, x.Name); err != nil {
 		return err
@@ -33,6 +36,9 @@ func (c *Conn) DeclareExchange(ctx context.Context, x kernel.Exchange) error {
 		return sameExchange(&old, &x)
 	}
 	if err := kernel.CheckNewName("exchange", x.Name); err != nil {
+		return err
+	}
+	if err := c.allowAlternate(&x); err != nil {
 		return err
 	}
 	defer t.names.lock(claim{exchangeKey(x.Name), true})()
@@ -71,8 +77,9 @@ func (c *Conn) Exchange(name string) (kernel.Exchange, error) {
 	return x, nil
 }
 
-// DeleteExchange deletes an exchange; a missing one is no error. With ifUnused
-// it fails with CodePrecondition while bindings exist.
+// DeleteExchange deletes an exchange with the bindings from and to it; a
+// missing one is no error. With ifUnused it fails with CodePrecondition while
+// bindings from it exist.
 func (c *Conn) DeleteExchange(ctx context.Context, name string, ifUnused bool) error {
 	if err := c.begin(); err != nil {
 		return err
@@ -88,7 +95,7 @@ func (c *Conn) DeleteExchange(ctx context.Context, name string, ifUnused bool) e
 	if err := c.allow(kernel.Configure, KindExchange, name); err != nil {
 		return err
 	}
-	defer t.names.lock(claim{exchangeKey(name), true})()
+	defer t.lockExchangeFor(name)()
 	x, bindings, ok := t.table.Load().Exchange(name)
 	if !ok {
 		return nil
@@ -99,145 +106,91 @@ func (c *Conn) DeleteExchange(ctx context.Context, name string, ifUnused bool) e
 	return t.dropExchange(&x)
 }
 
-// dropExchange removes an exchange with its bindings; its lock is held.
+// dropExchange removes an exchange with its bindings, and the auto-delete ones
+// that lose their last binding with it. The locks of lockExchangeFor are held.
 func (t *tenant) dropExchange(x *kernel.Exchange) error {
+	gone, ops := t.unusedExchanges(t.table.Load().DropExchange(x.Name))
 	if x.Durable {
-		ctx, cancel := t.b.changeContext()
-		defer cancel()
-		if err := t.b.commit(ctx, catalog.DropExchange{Tenant: t.name, Name: x.Name}); err != nil {
-			return err
-		}
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.change(func(tab *route.Table) *route.Table { return tab.DropExchange(x.Name) })
-	return nil
-}
-
-// Bind adds a binding; an equal one is no error. Missing ends are CodeNotFound.
-func (c *Conn) Bind(ctx context.Context, b kernel.Binding) error {
-	if err := c.begin(); err != nil {
-		return err
-	}
-	defer c.end()
-	t := c.tenant
-	if err := c.checkBinding(&b); err != nil {
-		return err
-	}
-	defer t.lockBinding(&b, false)()
-	x, topic, err := c.bindingEnds(&b)
-	if err != nil {
-		return err
-	}
-	table := t.table.Load()
-	if table.HasBinding(b) {
-		return nil
-	}
-	if table.Bindings() >= c.b.limits.Bindings {
-		return kernel.Errorf(kernel.CodeLimit, "exchange", b.Exchange, "the tenant has %d bindings already", c.b.limits.Bindings)
-	}
-	if x.Durable && !topic.Volatile {
-		cctx, cancel := c.b.changeContext()
-		defer cancel()
-		if err := c.b.commit(cctx, catalog.PutBinding{Binding: catalog.Binding{Tenant: t.name, Binding: b}}); err != nil {
-			return err
-		}
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.change(func(tab *route.Table) *route.Table {
-		tab, _ = tab.Bind(b)
-		return tab
-	})
-	return nil
-}
-
-// Unbind removes a binding; an absent one, also because one of its ends is
-// missing, is no error.
-func (c *Conn) Unbind(ctx context.Context, b kernel.Binding) error {
-	if err := c.begin(); err != nil {
-		return err
-	}
-	defer c.end()
-	t := c.tenant
-	if err := c.checkBinding(&b); err != nil {
-		return err
-	}
-	defer t.lockBinding(&b, true)()
-	x, topic, err := c.bindingEnds(&b)
-	if kernel.CodeOf(err) == kernel.CodeNotFound {
-		return nil
-	} else if err != nil {
-		return err
-	}
-	after, ok := t.table.Load().Unbind(b)
-	if !ok {
-		return nil
-	}
-	var ops []catalog.Op
-	if x.Durable && !topic.Volatile {
-		ops = append(ops, catalog.DropBinding{Binding: catalog.Binding{Tenant: t.name, Binding: b}})
-	}
-	_, left, _ := after.Exchange(b.Exchange)
-	last := x.AutoDelete && left == 0
-	if last && x.Durable {
 		ops = append(ops, catalog.DropExchange{Tenant: t.name, Name: x.Name})
 	}
-	cctx, cancel := c.b.changeContext()
+	ctx, cancel := t.b.changeContext()
 	defer cancel()
-	if err := c.b.commit(cctx, ops...); err != nil {
+	if err := t.b.commit(ctx, ops...); err != nil {
 		return err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.change(func(tab *route.Table) *route.Table {
-		tab, _ = tab.Unbind(b)
-		if last {
-			tab = tab.DropExchange(b.Exchange)
-		}
-		return tab
-	})
+	t.removeExchanges(append(gone, *x))
 	return nil
 }
 
-// lockBinding locks a binding with its ends, which may not go meanwhile. If it is
-// about to go, an auto-delete exchange may go with it.
-func (t *tenant) lockBinding(b *kernel.Binding, goes bool) (unlock func()) {
-	autoDelete := func() bool {
-		x, _, _ := t.table.Load().Exchange(b.Exchange)
-		return goes && x.AutoDelete
+// unusedExchanges returns which exchanges go because they, or others that go,
+// have lost their last binding, and the ops for the durable ones. after is the
+// table without the bindings whose sources are given.
+func (t *tenant) unusedExchanges(after *route.Table, sources []string) (gone []kernel.Exchange, ops []catalog.Op) {
+	_, gone = after.DropUnused(sources)
+	for i := range gone {
+		if gone[i].Durable {
+			ops = append(ops, catalog.DropExchange{Tenant: t.name, Name: gone[i].Name})
+		}
 	}
+	return gone, ops
+}
+
+// removeExchanges takes exchanges from the table. tenant.mu is held.
+func (t *tenant) removeExchanges(gone []kernel.Exchange) {
+	t.change(func(tab *route.Table) *route.Table {
+		for i := range gone {
+			tab, _ = tab.DropExchange(gone[i].Name)
+		}
+		return tab
+	})
+}
+
+// lockExchangeFor locks an exchange for writing together with those that are
+// bound to it, which may go with their last binding.
+func (t *tenant) lockExchangeFor(name string) (unlock func()) {
+	return t.lockAll(func(table *route.Table) []claim {
+		claims := sourceClaims(table, table.BindingsTo(name))
+		return append(claims, claim{exchangeKey(name), true})
+	})
+}
+
+// sourceClaims returns the locks of the exchanges that bindings come from: for
+// reading, or for writing if they may go with their last binding, and then with
+// those of the exchanges bound to them in turn.
+func sourceClaims(table *route.Table, bindings []kernel.Binding) (claims []claim) {
+	seen := make(map[string]bool)
+	for len(bindings) > 0 {
+		var next []kernel.Binding
+		for i := range bindings {
+			name := bindings[i].Exchange
+			if seen[name] {
+				continue
+			}
+			seen[name] = true
+			x, _, _ := table.Exchange(name)
+			claims = append(claims, claim{exchangeKey(name), x.AutoDelete})
+			if x.AutoDelete {
+				next = append(next, table.BindingsTo(name)...)
+			}
+		}
+		bindings = next
+	}
+	return claims
+}
+
+// lockAll takes the locks that the table asks for, and once more if by then it
+// asks for others.
+func (t *tenant) lockAll(want func(*route.Table) []claim) (unlock func()) {
 	for {
-		whole := autoDelete()
-		unlock = t.names.lock(claim{exchangeKey(b.Exchange), whole}, claim{topicLockKey(false, b.Queue), false}, claim{bindingKey(b), true})
-		if whole || !autoDelete() {
+		claims := want(t.table.Load())
+		unlock = t.names.lock(slices.Clone(claims)...)
+		if covers(claims, want(t.table.Load())) {
 			return unlock
 		}
-		unlock() // another exchange has taken the name meanwhile
+		unlock()
 	}
-}
-
-func (c *Conn) checkBinding(b *kernel.Binding) error {
-	if b.Exchange == kernel.ExchangeDefault {
-		return errDefaultExchange()
-	}
-	if kernel.IsShare(b.Queue) {
-		return kernel.Errorf(kernel.CodeNotAllowed, "queue", b.Queue, "a share address is fed by its topic and cannot be bound")
-	}
-	if len(b.Key) > kernel.MaxName {
-		return kernel.Errorf(kernel.CodeInvalid, "exchange", b.Exchange, "the routing key is longer than %d bytes", kernel.MaxName)
-	}
-	return c.allowBinding(b)
-}
-
-// bindingEnds finds what a binding joins.
-func (c *Conn) bindingEnds(b *kernel.Binding) (x kernel.Exchange, topic *route.Topic, err error) {
-	x, _, ok := c.tenant.table.Load().Exchange(b.Exchange)
-	if !ok {
-		return x, nil, c.tenant.noExchange(b.Exchange)
-	}
-	topic, err = c.plainTopic(b.Queue)
-	return x, topic, err
 }
 
 // sameExchange checks a declaration against what is there.
@@ -256,6 +209,11 @@ func sameExchange(old, x *kernel.Exchange) error {
 		return differ("auto_delete", flag(x.AutoDelete), flag(old.AutoDelete))
 	case old.Internal != x.Internal:
 		return differ("internal", flag(x.Internal), flag(old.Internal))
+	}
+	a, b := argument(x.Arguments, kernel.ArgAlternate), argument(old.Arguments, kernel.ArgAlternate)
+	if !sameArgument(a, b) {
+		return kernel.Errorf(kernel.CodePrecondition, "exchange", x.Name,
+			"inequivalent arg '%s' for exchange '%s' in vhost '%s': received %s but current is %s", kernel.ArgAlternate, x.Name, x.Tenant, describe(a), describe(b))
 	}
 	return nil
 }

@@ -96,5 +96,9 @@ func topicLockKey(filter bool, name string) string {
 }
 
 func bindingKey(b *kernel.Binding) string {
-	return strings.Join([]string{"b" + b.Exchange, b.Queue, b.Key}, "\x00")
+	kind := "b"
+	if b.ToExchange {
+		kind = "e"
+	}
+	return strings.Join([]string{kind + b.Exchange, b.Queue, b.Key}, "\x00")
 }

@@ -19,6 +19,7 @@ type plan struct {
 	name    string // topic name that live subscribers see
 	matched int
 	spread  []*route.Topic // all topics, if any has several partitions; nil else
+	dynamic bool           // it depends on the whole message, see Publisher.dynamic
 	err     error
 }
 
@@ -31,7 +32,7 @@ type leg struct {
 // compile makes a plan of what was matched. key chooses the partition, unless
 // the record has another key.
 func (b *Broker) compile(m route.Match, key, name string) *plan {
-	p := &plan{live: m.Live, key: key, name: name, matched: len(m.Topics) + len(m.Live)}
+	p := &plan{live: m.Live, key: key, name: name, matched: len(m.Topics) + len(m.Live), dynamic: m.Dynamic}
 	p.legs = b.legs(m.Topics, []byte(key))
 	for _, t := range m.Topics {
 		if len(t.Parts) > 1 {
@@ -168,18 +169,14 @@ func (c *Conn) planKey(table *route.Table, exchange, key string) *plan {
 		return &plan{err: kernel.Errorf(kernel.CodeAccessRefused, "exchange", exchange,
 			"cannot publish to internal exchange '%s' in vhost '%s'", exchange, c.tenant.name)}
 	}
-	m, ok := table.Key(exchange, key)
-	if !ok {
+	var m route.Match
+	if !table.Route(&m, exchange, &route.Message{Key: key, May: c.mayReach}) {
 		return &plan{err: c.tenant.noExchange(exchange)}
 	}
 	if err := c.allowKeys(table, exchange, key); err != nil {
 		return &plan{err: err}
 	}
-	name := key
-	if exchange != kernel.ExchangeDefault {
-		name = kernel.NameOfKey(key)
-	}
-	return c.b.compile(m, key, name)
+	return c.b.compile(m, key, nameAt(exchange, key))
 }
 
 // planName makes the plan for a publish under a name with levels.
@@ -187,7 +184,9 @@ func (c *Conn) planName(table *route.Table, name string) *plan {
 	if err := c.allowName(name); err != nil {
 		return &plan{err: err}
 	}
-	return c.b.compile(table.NameIf(name, c.mayReach), name, name)
+	var m route.Match
+	table.RouteName(&m, name, &route.Message{May: c.mayReach})
+	return c.b.compile(m, name, name)
 }
 
 // byName returns the plan for a publish under a name with levels.

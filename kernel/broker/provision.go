@@ -186,30 +186,6 @@ func (t *tenant) dropTopic(ctx context.Context, kt *kernel.Topic) error {
 	return b.placeOf(kt.Volatile).DropTopic(ctx, kt.ID, b.catalog.Revision())
 }
 
-// unusedExchanges returns which of the exchanges go because they have lost
-// their last binding in the table after, and the ops for the durable ones.
-func (t *tenant) unusedExchanges(after *route.Table, sources []string) (unused []string, ops []catalog.Op) {
-	for _, name := range sources {
-		if x, n, ok := after.Exchange(name); ok && x.AutoDelete && n == 0 {
-			unused = append(unused, name)
-			if x.Durable {
-				ops = append(ops, catalog.DropExchange{Tenant: t.name, Name: name})
-			}
-		}
-	}
-	return unused, ops
-}
-
-// removeExchanges takes exchanges from the table. tenant.mu is held.
-func (t *tenant) removeExchanges(names []string) {
-	t.change(func(tab *route.Table) *route.Table {
-		for _, name := range names {
-			tab = tab.DropExchange(name)
-		}
-		return tab
-	})
-}
-
 // dropGroup removes a group; its topic stays.
 func (t *tenant) dropGroup(ctx context.Context, kt *kernel.Topic, g *group) error {
 	if !kt.Volatile && !g.spec.Address.IsSession() {
@@ -240,32 +216,13 @@ func (t *tenant) updateTopic(ctx context.Context, next *kernel.Topic) error {
 // bound to it: for reading, or for writing if they may go with their last
 // binding.
 func (t *tenant) lockTopicFor(filter bool, name string) (unlock func()) {
-	for {
-		want := t.deletionClaims(filter, name)
-		unlock = t.names.lock(want...)
-		if covers(want, t.deletionClaims(filter, name)) {
-			return unlock
+	return t.lockAll(func(table *route.Table) []claim {
+		claims := []claim{{key: topicLockKey(filter, name), write: true}}
+		if !filter {
+			claims = append(claims, sourceClaims(table, table.BindingsOf(name))...)
 		}
-		unlock() // bound to a further exchange meanwhile
-	}
-}
-
-func (t *tenant) deletionClaims(filter bool, name string) []claim {
-	claims := []claim{{key: topicLockKey(filter, name), write: true}}
-	if filter {
 		return claims
-	}
-	table := t.table.Load()
-	last := ""
-	for i, bd := range table.BindingsOf(name) {
-		if i > 0 && bd.Exchange == last {
-			continue
-		}
-		last = bd.Exchange
-		x, _, _ := table.Exchange(bd.Exchange)
-		claims = append(claims, claim{key: exchangeKey(bd.Exchange), write: x.AutoDelete})
-	}
-	return claims
+	})
 }
 
 // covers reports whether the claims held include those wanted.

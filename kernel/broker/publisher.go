@@ -23,11 +23,13 @@ type Publisher struct {
 	keeps *keeping           // keyed writes of the publish under way, nil = none
 	uses  *onces             // whose number the publish under way uses, nil = none
 	use   *use
+
+	dynamic dynamic
 }
 
 // Publisher returns a publisher whose outcomes go to done (nil: nobody asks).
 func (c *Conn) Publisher(done kernel.Completion) *Publisher {
-	return &Publisher{conn: c, sink: newSink(done)}
+	return &Publisher{conn: c, sink: newSink(done), dynamic: dynamic{may: c.mayReach}}
 }
 
 // settleTime is the longest that Settle waits.
@@ -51,9 +53,16 @@ func (p *Publisher) Settle(ctx context.Context) error {
 // The record's Key is the routing key unless the caller set another.
 func (p *Publisher) ToExchange(exchange, key string, r *kernel.Record, opt kernel.PublishOptions, token uint64) (matched int, err error) {
 	t := p.conn.tenant
-	to := p.byKey(t.table.Load(), exchange, key)
+	table := t.table.Load()
+	to := p.byKey(table, exchange, key)
 	if to.err != nil {
 		return 0, to.err
+	}
+	if to.dynamic || len(opt.Keys) > 0 {
+		if err := p.conn.allowKeys(table, exchange, opt.Keys...); err != nil {
+			return 0, err
+		}
+		to = p.dynamic.toExchange(p.conn.b, table, exchange, key, r, &opt)
 	}
 	if to.matched == 0 {
 		if opt.Mandatory {
@@ -76,9 +85,13 @@ func (p *Publisher) ToExchange(exchange, key string, r *kernel.Record, opt kerne
 // the topic of that name, unless a subscription made it, the right to write to
 // it; else that is left out.
 func (p *Publisher) ToTopic(name string, r *kernel.Record, token uint64) (matched int, err error) {
-	to := p.byName(p.conn.tenant.table.Load(), name)
+	table := p.conn.tenant.table.Load()
+	to := p.byName(table, name)
 	if to.err != nil {
 		return 0, to.err
+	}
+	if to.dynamic {
+		to = p.dynamic.toName(p.conn.b, table, name, r)
 	}
 	return p.send(to, r, token)
 }

@@ -142,7 +142,7 @@ func TestNames(t *testing.T) {
 	}
 	wantCode(t, c.DeclareExchange(soon(t), kernel.Exchange{Name: "amq.x", Type: kernel.Direct}), kernel.CodeAccessRefused)
 	wantCode(t, c.DeclareExchange(soon(t), kernel.Exchange{Name: "", Type: kernel.Direct}), kernel.CodeAccessRefused)
-	wantCode(t, c.DeclareExchange(soon(t), kernel.Exchange{Name: "h", Type: "headers"}), kernel.CodeInvalid)
+	wantCode(t, c.DeclareExchange(soon(t), kernel.Exchange{Name: "h", Type: "odd"}), kernel.CodeInvalid)
 	wantCode(t, c.DeleteExchange(soon(t), "amq.direct", false), kernel.CodeAccessRefused)
 	declare(t, c, QueueSpec{Name: strings.Repeat("ä", 127), Durable: true})
 }

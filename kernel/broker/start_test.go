@@ -87,7 +87,7 @@ func TestOffsetsOfGoneTopics(t *testing.T) {
 }
 
 func TestExchangeLimit(t *testing.T) {
-	b := open(t, t.TempDir(), func(cfg *Config) { cfg.Limits.Exchanges = 4 })
+	b := open(t, t.TempDir(), func(cfg *Config) { cfg.Limits.Exchanges = 6 })
 	c := connect(t, b)
 	x := kernel.Exchange{Name: "x", Type: kernel.Direct}
 	if err := c.DeclareExchange(soon(t), x); err != nil {

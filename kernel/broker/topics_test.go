@@ -197,7 +197,7 @@ func TestStatus(t *testing.T) {
 	m, in := consume(t, c, "q", kernel.MemberOptions{}, 1)
 	in.wait(t, 1)
 	o := b.Overview()
-	if o.Queues != 3 || o.Connections != 1 || o.Members != 1 || o.Held != 1 || o.Ready != 1 || o.Exchanges != 4 || o.Syncs == 0 {
+	if o.Queues != 3 || o.Connections != 1 || o.Members != 1 || o.Held != 1 || o.Ready != 1 || o.Exchanges != 6 || o.Syncs == 0 {
 		t.Errorf("%+v", o)
 	}
 	names := []string{}

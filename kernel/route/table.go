@@ -8,6 +8,7 @@
 package route
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/trivium-mq/trivium/kernel"
@@ -34,7 +35,7 @@ type Table struct {
 	ids       pmap.Map[*Topic] // by UUID, both kinds
 	filters   trie[*Topic]
 	live      trie[*Live]
-	queues    pmap.Map[*kernel.Binding] // by queue, exchange, ...
+	targets   pmap.Map[*edge] // all bindings, by target, exchange, ...
 	bindings  int
 }
 
@@ -51,6 +52,9 @@ var predeclared = map[string]kernel.ExchangeType{
 	kernel.ExchangeDirect: kernel.Direct,
 	kernel.ExchangeFanout: kernel.Fanout,
 	kernel.ExchangeTopic:  kernel.Topics,
+
+	kernel.ExchangeHeaders: kernel.Headers,
+	kernel.ExchangeMatch:   kernel.Headers,
 }
 
 // Predeclared reports whether every tenant has that exchange from the start.
@@ -112,11 +116,15 @@ func (t *Table) DropTopic(id kernel.TopicID) (next *Table, sources []string) {
 	return next.UnbindAll(topic.Name)
 }
 
-// UnbindAll removes all bindings of a queue. It returns the exchanges that lost
+// UnbindAll removes all bindings to a queue. It returns the exchanges that lost
 // one.
 func (t *Table) UnbindAll(queue string) (next *Table, sources []string) {
+	return t.unbindAll(t.BindingsOf(queue))
+}
+
+func (t *Table) unbindAll(list []kernel.Binding) (next *Table, sources []string) {
 	next = t
-	for _, b := range t.BindingsOf(queue) {
+	for _, b := range list {
 		var ok bool
 		if next, ok = next.Unbind(b); ok && (len(sources) == 0 || sources[len(sources)-1] != b.Exchange) {
 			sources = append(sources, b.Exchange)
@@ -125,30 +133,50 @@ func (t *Table) UnbindAll(queue string) (next *Table, sources []string) {
 	return next, sources
 }
 
-// PutExchange adds an exchange; bindings of an existing one stay.
+// PutExchange adds an exchange; bindings of an existing one of the same type
+// stay.
 func (t *Table) PutExchange(x kernel.Exchange) *Table {
 	c, e := *t, &exchange{}
 	if old, ok := t.exchanges.Get(x.Name); ok {
 		*e = *old
 	}
-	e.Exchange = x
+	e.Exchange, e.alternate = x, x.Text(kernel.ArgAlternate)
 	c.exchanges = c.exchanges.Put(x.Name, e)
 	return &c
 }
 
-// DropExchange removes an exchange with its bindings.
-func (t *Table) DropExchange(name string) *Table {
-	e, ok := t.exchanges.Get(name)
-	if !ok {
-		return t
+// DropExchange removes an exchange with the bindings from and to it. It
+// returns the exchanges that lost a binding to it.
+func (t *Table) DropExchange(name string) (next *Table, sources []string) {
+	if !t.exchanges.Has(name) {
+		return t, nil
 	}
-	c := *t
+	next, sources = t.unbindAll(t.BindingsTo(name))
+	e, _ := next.exchanges.Get(name) // it may have been bound to itself
+	c := *next
 	c.exchanges = c.exchanges.Delete(name)
-	e.each(func(b *kernel.Binding) {
-		c.queues = c.queues.Delete(bindingKey(b))
+	e.each(func(b *edge) {
+		c.targets = c.targets.Delete(bindingKey(&b.Binding))
 		c.bindings--
 	})
-	return &c
+	return &c, sources
+}
+
+// DropUnused removes those of the exchanges that are to go with their last
+// binding and have lost it, and those that lose theirs with them. It returns
+// what has gone.
+func (t *Table) DropUnused(names []string) (next *Table, gone []kernel.Exchange) {
+	next = t
+	for names = slices.Clone(names); len(names) > 0; names = names[1:] {
+		x, bindings, ok := next.Exchange(names[0])
+		if !ok || !x.AutoDelete || bindings > 0 {
+			continue
+		}
+		var more []string
+		next, more = next.DropExchange(x.Name)
+		gone, names = append(gone, x), append(names, more...)
+	}
+	return next, gone
 }
 
 // Exchange returns an exchange and how many bindings it has as a source.
@@ -171,14 +199,22 @@ func (t *Table) Exchanges(fn func(kernel.Exchange)) {
 // is there or an end is missing.
 func (t *Table) Bind(b kernel.Binding) (*Table, bool) {
 	e, ok := t.exchanges.Get(b.Exchange)
-	if !ok || !t.topics.Has(b.Queue) || t.HasBinding(b) {
+	if !ok || !t.HasTarget(&b) || t.HasBinding(b) {
 		return t, false
 	}
-	c := *t
-	c.exchanges = c.exchanges.Put(b.Exchange, e.bind(&b))
-	c.queues = c.queues.Put(bindingKey(&b), &b)
+	c, n := *t, newEdge(e.Type, b)
+	c.exchanges = c.exchanges.Put(b.Exchange, e.bind(n))
+	c.targets = c.targets.Put(bindingKey(&b), n)
 	c.bindings++
 	return &c, true
+}
+
+// HasTarget reports whether what a binding leads to is there.
+func (t *Table) HasTarget(b *kernel.Binding) bool {
+	if b.ToExchange {
+		return t.exchanges.Has(b.Queue)
+	}
+	return t.topics.Has(b.Queue)
 }
 
 // Unbind removes a binding and reports whether it was there.
@@ -189,22 +225,35 @@ func (t *Table) Unbind(b kernel.Binding) (*Table, bool) {
 	}
 	c := *t
 	c.exchanges = c.exchanges.Put(b.Exchange, e.unbind(&b))
-	c.queues = c.queues.Delete(bindingKey(&b))
+	c.targets = c.targets.Delete(bindingKey(&b))
 	c.bindings--
 	return &c, true
 }
 
 // HasBinding reports whether an equal binding is there.
-func (t *Table) HasBinding(b kernel.Binding) bool { return t.queues.Has(bindingKey(&b)) }
+func (t *Table) HasBinding(b kernel.Binding) bool { return t.targets.Has(bindingKey(&b)) }
 
 // Bindings returns how many bindings there are.
 func (t *Table) Bindings() int { return t.bindings }
 
+// AllBindings calls fn for the bindings: those to exchanges, then those to
+// queues, by target and exchange.
+func (t *Table) AllBindings(fn func(kernel.Binding)) {
+	t.targets.Each(func(b *edge) { fn(b.Binding) })
+}
+
 // BindingsOf returns the bindings to a queue, by exchange.
-func (t *Table) BindingsOf(queue string) []kernel.Binding {
+func (t *Table) BindingsOf(queue string) []kernel.Binding { return t.bindingsOf(queue) }
+
+// BindingsTo returns the bindings to an exchange, by the one they come from.
+func (t *Table) BindingsTo(exchange string) []kernel.Binding {
+	return t.bindingsOf(exchangeMark + exchange)
+}
+
+func (t *Table) bindingsOf(target string) []kernel.Binding {
 	var list []kernel.Binding
-	t.queues.Walk(queue+"\x00", func(_ string, b *kernel.Binding) bool {
-		list = append(list, *b)
+	t.targets.Walk(target+"\x00", func(_ string, b *edge) bool {
+		list = append(list, b.Binding)
 		return true
 	})
 	return list
@@ -214,17 +263,29 @@ func (t *Table) BindingsOf(queue string) []kernel.Binding {
 func (t *Table) BindingsFrom(exchange string) []kernel.Binding {
 	var list []kernel.Binding
 	if e, ok := t.exchanges.Get(exchange); ok {
-		e.each(func(b *kernel.Binding) { list = append(list, *b) })
+		e.each(func(b *edge) { list = append(list, b.Binding) })
 	}
 	return list
 }
 
+// exchangeMark tells exchanges from queues among the targets of bindings: no
+// name has a NUL.
+const exchangeMark = "\x00"
+
+// target names what a binding leads to.
+func target(b *kernel.Binding) string {
+	if b.ToExchange {
+		return exchangeMark + b.Queue
+	}
+	return b.Queue
+}
+
 // bindingKey identifies a binding. The parts that may hold any byte come last.
 func bindingKey(b *kernel.Binding) string {
-	return strings.Join([]string{b.Queue, b.Exchange, bindingID(b)}, "\x00")
+	return strings.Join([]string{target(b), b.Exchange, bindingID(b)}, "\x00")
 }
 
 // bindingID identifies a binding among those of one exchange.
 func bindingID(b *kernel.Binding) string {
-	return b.Queue + "\x00" + string(codec.AppendArguments(codec.AppendString(nil, b.Key), b.Arguments))
+	return target(b) + "\x00" + string(codec.AppendArguments(codec.AppendString(nil, b.Key), b.Arguments))
 }

@@ -13,36 +13,63 @@ import (
 
 // model is a table kept as plain lists and searched from end to end.
 type model struct {
-	exchanges map[string]kernel.ExchangeType
+	exchanges map[string]kernel.Exchange
 	bindings  []kernel.Binding
 	topics    map[string]*Topic // "p" + name or "f" + filter
 	live      map[uint64]*Live
 }
 
 func newModel() *model {
-	return &model{
-		exchanges: map[string]kernel.ExchangeType{"amq.direct": kernel.Direct, "amq.fanout": kernel.Fanout, "amq.topic": kernel.Topics},
-		topics:    make(map[string]*Topic), live: make(map[uint64]*Live),
+	m := &model{exchanges: make(map[string]kernel.Exchange), topics: make(map[string]*Topic), live: make(map[uint64]*Live)}
+	for name, kind := range predeclared {
+		m.exchanges[name] = kernel.Exchange{Name: name, Type: kind}
+	}
+	return m
+}
+
+// headers is what the messages of the tests carry.
+var headers = []kernel.Header{{Key: "h", Value: []byte("1")}, {Key: "mq.user.x-h", Value: []byte("2")}, {Key: "mq.none", Value: nil}}
+
+// wants says whether a binding matches one of the keys.
+func (m *model) wants(b *kernel.Binding, keys []string) bool {
+	switch m.exchanges[b.Exchange].Type {
+	case kernel.Fanout:
+		return true
+	case kernel.Headers:
+		for _, a := range b.Arguments {
+			if a.Name == "h" && a.Value != "1" && a.Value != nil {
+				return false
+			}
+		}
+		return true
+	case kernel.Topics:
+		return slices.ContainsFunc(keys, func(key string) bool { return naive(&keyGrammar, b.Key, key) })
+	default:
+		return slices.Contains(keys, b.Key)
 	}
 }
 
-func (m *model) bound(to map[string]bool, exchange, key string) {
+// bound adds what an exchange leads to, and the exchanges that were met to seen.
+func (m *model) bound(to, seen map[string]bool, exchange string, keys []string) {
+	x, ok := m.exchanges[exchange]
+	if !ok || seen[exchange] {
+		return
+	}
+	seen[exchange] = true
+	matched := false
 	for _, b := range m.bindings {
-		if b.Exchange != exchange {
+		if b.Exchange != exchange || !m.wants(&b, keys) {
 			continue
 		}
-		switch m.exchanges[exchange] {
-		case kernel.Fanout:
-		case kernel.Topics:
-			if !naive(&keyGrammar, b.Key, key) {
-				continue
-			}
-		default:
-			if b.Key != key {
-				continue
-			}
+		matched = true
+		if b.ToExchange {
+			m.bound(to, seen, b.Queue, keys)
+		} else {
+			to["p"+b.Queue] = true
 		}
-		to["p"+b.Queue] = true
+	}
+	if !matched {
+		m.bound(to, seen, x.Text(kernel.ArgAlternate), keys)
 	}
 }
 
@@ -70,16 +97,20 @@ func (m *model) exact(to map[string]bool) {
 	}
 }
 
-func (m *model) key(exchange, key string) map[string]bool {
-	to := make(map[string]bool)
+func (m *model) key(exchange string, keys ...string) map[string]bool {
+	to, seen := make(map[string]bool), make(map[string]bool)
 	if exchange == "" {
-		if m.topics["p"+key] != nil {
-			to["p"+key] = true
+		for _, key := range keys {
+			if m.topics["p"+key] != nil {
+				to["p"+key] = true
+			}
 		}
-	} else {
-		m.bound(to, exchange, key)
 	}
-	if exchange == "amq.topic" {
+	m.bound(to, seen, exchange, keys)
+	for _, key := range keys {
+		if !seen["amq.topic"] {
+			break
+		}
 		name := kernel.NameOfKey(key)
 		if t := m.topics["p"+name]; t != nil && t.Subscribed && t.Visible() {
 			to["p"+name] = true
@@ -95,7 +126,7 @@ func (m *model) name(name string) map[string]bool {
 	if t := m.topics["p"+name]; t != nil && t.Visible() {
 		to["p"+name] = true
 	}
-	m.bound(to, "amq.topic", kernel.KeyOfName(name))
+	m.bound(to, make(map[string]bool), "amq.topic", []string{kernel.KeyOfName(name)})
 	m.filtered(to, name)
 	m.exact(to)
 	return to
@@ -122,7 +153,7 @@ var (
 	drawName   = rapid.SampledFrom([]string{"a", "b", "a/b", "a/b/a", "$x/a", "a.b"})
 	drawFilter = rapid.SampledFrom([]string{"#", "+", "a/#", "+/b", "a/+/a", "$x/#", "a", "a/b"})
 	drawKey    = rapid.SampledFrom([]string{"a", "a.b", "*", "#", "a.#", "*.b", "a.b.a", ""})
-	drawSource = rapid.SampledFrom([]string{"amq.direct", "amq.fanout", "amq.topic", "x1", "x2"})
+	drawSource = rapid.SampledFrom([]string{"amq.direct", "amq.fanout", "amq.topic", "amq.match", "x1", "x2", "x3"})
 )
 
 // tableTest makes the same random changes to a table and to the model.
@@ -160,27 +191,46 @@ func (tt *tableTest) drop(t *rapid.T) {
 	k := rapid.SampledFrom(slices.Sorted(maps.Keys(m.topics))).Draw(t, "topic")
 	tt.table, _ = tt.table.DropTopic(m.topics[k].ID)
 	delete(m.topics, k)
-	m.bindings = slices.DeleteFunc(m.bindings, func(b kernel.Binding) bool { return "p"+b.Queue == k })
+	m.bindings = slices.DeleteFunc(m.bindings, func(b kernel.Binding) bool { return !b.ToExchange && "p"+b.Queue == k })
 }
 
 func (tt *tableTest) exchange(t *rapid.T) {
 	m := tt.model
-	name := rapid.SampledFrom([]string{"x1", "x2"}).Draw(t, "x")
+	name := rapid.SampledFrom([]string{"x1", "x2", "x3"}).Draw(t, "x")
 	if _, ok := m.exchanges[name]; ok {
-		tt.table = tt.table.DropExchange(name)
+		var sources []string
+		tt.table, sources = tt.table.DropExchange(name)
 		delete(m.exchanges, name)
-		m.bindings = slices.DeleteFunc(m.bindings, func(b kernel.Binding) bool { return b.Exchange == name })
+		lost := make(map[string]bool)
+		m.bindings = slices.DeleteFunc(m.bindings, func(b kernel.Binding) bool {
+			to := b.ToExchange && b.Queue == name
+			if to {
+				lost[b.Exchange] = true
+			}
+			return to || b.Exchange == name
+		})
+		if want := slices.Sorted(maps.Keys(lost)); !slices.Equal(sources, want) {
+			t.Fatalf("without %s, %v lost bindings, want %v", name, sources, want)
+		}
 		return
 	}
-	m.exchanges[name] = rapid.SampledFrom([]kernel.ExchangeType{kernel.Direct, kernel.Fanout, kernel.Topics}).Draw(t, "type")
-	tt.table = tt.table.PutExchange(kernel.Exchange{Name: name, Type: m.exchanges[name]})
+	x := kernel.Exchange{Name: name, Type: rapid.SampledFrom([]kernel.ExchangeType{kernel.Direct, kernel.Fanout, kernel.Topics, kernel.Headers}).Draw(t, "type")}
+	if alternate := drawSource.Draw(t, "alternate"); rapid.Bool().Draw(t, "has alternate") {
+		x.Arguments = []kernel.Argument{{Name: kernel.ArgAlternate, Value: alternate}}
+	}
+	m.exchanges[name] = x
+	tt.table = tt.table.PutExchange(x)
 }
 
 // binding draws a binding and finds it in the model, -1 = not there.
 func (tt *tableTest) binding(t *rapid.T) (kernel.Binding, int) {
 	b := kernel.Binding{
 		Exchange: drawSource.Draw(t, "x"), Queue: drawName.Draw(t, "q"), Key: drawKey.Draw(t, "k"),
-		Arguments: rapid.SampledFrom([][]kernel.Argument{nil, {{Name: "n", Value: int64(1)}}}).Draw(t, "args"),
+		Arguments:  rapid.SampledFrom([][]kernel.Argument{nil, {{Name: "h", Value: "1"}}, {{Name: "h"}}, {{Name: "h", Value: int64(1)}}}).Draw(t, "args"),
+		ToExchange: rapid.Bool().Draw(t, "e2e"),
+	}
+	if b.ToExchange {
+		b.Queue = drawSource.Draw(t, "to")
 	}
 	return b, slices.IndexFunc(tt.model.bindings, func(o kernel.Binding) bool { return bindingKey(&o) == bindingKey(&b) })
 }
@@ -189,7 +239,11 @@ func (tt *tableTest) bind(t *rapid.T) {
 	m := tt.model
 	b, at := tt.binding(t)
 	_, isThere := m.exchanges[b.Exchange]
-	want := isThere && m.topics["p"+b.Queue] != nil && at < 0
+	target := m.topics["p"+b.Queue] != nil
+	if b.ToExchange {
+		_, target = m.exchanges[b.Queue]
+	}
+	want := isThere && target && at < 0
 	var ok bool
 	if tt.table, ok = tt.table.Bind(b); ok != want {
 		t.Fatalf("bind %+v: %v", b, ok)
@@ -238,17 +292,34 @@ func TestTable(t *testing.T) {
 	})
 }
 
+// pair is a message with all it has, and what is known of it at first.
+func pair(keys ...string) []*Message {
+	return []*Message{{Key: keys[0], More: keys[1:], Record: &kernel.Record{Headers: headers}}, {Key: keys[0], More: keys[1:]}}
+}
+
 func compare(t *rapid.T, table *Table, m *model) {
+	var match Match
 	for _, name := range []string{"a", "a/b", "a/b/a", "$x/a", "c"} {
-		if got, want := reached(t, table.Name(name)), m.name(name); !maps.Equal(got, want) {
-			t.Fatalf("name %s: got %v, want %v", name, got, want)
+		for _, msg := range pair("") {
+			table.RouteName(&match, name, msg)
+			if got, want := reached(t, match), m.name(name); !match.Dynamic && !maps.Equal(got, want) {
+				t.Fatalf("name %s: got %v, want %v", name, got, want)
+			}
+			if match.Dynamic && msg.Record != nil {
+				t.Fatal("more than the whole message is asked for")
+			}
 		}
 	}
 	for _, x := range append(slices.Sorted(maps.Keys(m.exchanges)), "") {
-		for _, key := range []string{"a", "a.b", "a.b.a", "", "a/b"} {
-			match, ok := table.Key(x, key)
-			if got, want := reached(t, match), m.key(x, key); !ok || !maps.Equal(got, want) {
-				t.Fatalf("exchange %q, key %q: got %v, want %v", x, key, got, want)
+		for _, keys := range [][]string{{"a"}, {"a.b"}, {"a.b.a"}, {""}, {"a/b"}, {"a", "a.b"}, {"a.b", "a.b", "a/b", "a"}} {
+			for _, msg := range pair(keys...) {
+				ok := table.Route(&match, x, msg)
+				if match.Dynamic && msg.Record == nil {
+					continue
+				}
+				if got, want := reached(t, match), m.key(x, keys...); !ok || match.Dynamic || !maps.Equal(got, want) {
+					t.Fatalf("exchange %q, keys %q: got %v, want %v", x, keys, got, want)
+				}
 			}
 		}
 		if x != "" {
@@ -266,8 +337,10 @@ func compare(t *rapid.T, table *Table, m *model) {
 	if _, ok := table.Key("none", "a"); ok {
 		t.Fatal("a missing exchange matched")
 	}
-	if table.Bindings() != len(m.bindings) || table.Len() != len(m.topics) {
-		t.Fatalf("%d bindings and %d topics, want %d and %d", table.Bindings(), table.Len(), len(m.bindings), len(m.topics))
+	all := 0
+	table.AllBindings(func(kernel.Binding) { all++ })
+	if table.Bindings() != len(m.bindings) || all != len(m.bindings) || table.Len() != len(m.topics) {
+		t.Fatalf("%d bindings, %d listed, and %d topics, want %d and %d", table.Bindings(), all, table.Len(), len(m.bindings), len(m.topics))
 	}
 }
 

@@ -69,6 +69,7 @@ func (op DropTenant) apply(s *State, res *Result) error {
 	s.bindings, s.sources = s.bindings.DeletePrefix(prefix), s.sources.DeletePrefix(prefix)
 	s.permissions = s.permissions.DeletePrefix(prefix)
 	s.topicPermissions = s.topicPermissions.DeletePrefix(prefix)
+	s.policies = s.policies.DeletePrefix(prefix)
 	return err
 }
 

@@ -65,6 +65,10 @@ func readOp(r *codec.Reader) (Op, error) {
 	switch kind := opKind(r.Byte()); kind {
 	case opPutExchange:
 		op = PutExchange{readExchange(r)}
+	case opPutExchangeArguments:
+		x := readExchange(r)
+		x.Arguments = r.Arguments()
+		op = PutExchange{x}
 	case opDropExchange:
 		op = DropExchange{Tenant: r.String(), Name: r.String()}
 	case opPutTopic:
@@ -76,13 +80,19 @@ func readOp(r *codec.Reader) (Op, error) {
 	case opDropGroup:
 		op = DropGroup{Topic: readID(r), Group: r.String()}
 	case opPutBinding:
-		op = PutBinding{readBinding(r)}
+		op = PutBinding{readBinding(r, false)}
 	case opDropBinding:
-		op = DropBinding{readBinding(r)}
+		op = DropBinding{readBinding(r, false)}
+	case opPutExchangeBinding:
+		op = PutBinding{readBinding(r, true)}
+	case opDropExchangeBinding:
+		op = DropBinding{readBinding(r, true)}
 	case opTakeProducers:
 		op = TakeProducers{r.Int()}
 	case opSetProducers:
 		op = setProducers{r.Int()}
+	case opPutPolicy, opDropPolicy:
+		op = readPolicy(kind, r)
 	default:
 		if op = readAccess(kind, r); op == nil && r.Err() == nil {
 			return nil, fmt.Errorf("%w: op %d", ErrVersion, kind)
@@ -96,7 +106,11 @@ func (op PutExchange) append(b []byte) []byte {
 	b = codec.AppendString(b, x.Tenant)
 	b = codec.AppendString(b, x.Name)
 	b = codec.AppendString(b, string(x.Type))
-	return codec.AppendFlags(b, x.AutoDelete, x.Internal)
+	b = codec.AppendFlags(b, x.AutoDelete, x.Internal)
+	if op.kind() == opPutExchangeArguments {
+		b = codec.AppendArguments(b, x.Arguments)
+	}
+	return b
 }
 
 func readExchange(r *codec.Reader) kernel.Exchange {
@@ -190,8 +204,9 @@ func appendBinding(b []byte, v *Binding) []byte {
 	return codec.AppendArguments(b, v.Arguments)
 }
 
-func readBinding(r *codec.Reader) Binding {
+func readBinding(r *codec.Reader, toExchange bool) Binding {
 	v := Binding{Tenant: r.String()}
+	v.ToExchange = toExchange
 	v.Exchange, v.Queue, v.Key = r.String(), r.String(), r.String()
 	v.Arguments = r.Arguments()
 	return v

@@ -19,7 +19,7 @@ const maxOp = 16 << 20
 func (s *State) Write(w io.Writer) error {
 	bw := bufio.NewWriterSize(w, 64<<10)
 	head := codec.AppendUint([]byte{Version}, s.revision)
-	head = codec.AppendUint(head, uint64(1+s.accessLen()+s.exchanges.Len()+s.topics.Len()+s.groups.Len()+s.bindings.Len()))
+	head = codec.AppendUint(head, uint64(1+s.accessLen()+s.exchanges.Len()+s.topics.Len()+s.groups.Len()+s.bindings.Len()+s.policies.Len()))
 	if _, err := bw.Write(binary.LittleEndian.AppendUint32(nil, uint32(len(head)))); err != nil {
 		return err
 	}
@@ -37,6 +37,7 @@ func (s *State) Write(w io.Writer) error {
 	}
 	put(setProducers{s.producers})
 	s.putAccess(put)
+	s.Policies(func(p *kernel.Policy) { put(PutPolicy{*p}) })
 	s.Exchanges(func(x *kernel.Exchange) { put(PutExchange{*x}) })
 	s.Topics(func(t *kernel.Topic) { put(PutTopic{*t}) })
 	s.Groups(func(g *Group) { put(PutGroup{*g}) })

@@ -44,13 +44,15 @@ type State struct {
 	topics    pmap.Map[*kernel.Topic] // by id
 	names     pmap.Map[*kernel.Topic] // by tenant, kind, name
 	groups    pmap.Map[*Group]        // by topic id, group name
-	bindings  pmap.Map[*Binding]      // by tenant, queue, exchange, ...
-	sources   pmap.Map[*Binding]      // by tenant, exchange, queue, ...
+	bindings  pmap.Map[*Binding]      // by tenant, target, exchange, ...
+	sources   pmap.Map[*Binding]      // by tenant, exchange, target, ...
 
 	tenants          pmap.Map[*kernel.Tenant]
 	users            pmap.Map[*kernel.User]
 	permissions      pmap.Map[*kernel.Permission]      // by tenant, user
 	topicPermissions pmap.Map[*kernel.TopicPermission] // by tenant, user, exchange
+
+	policies pmap.Map[*kernel.Policy] // by tenant, sort, name
 }
 
 // Revision counts the commands that changed the state.
@@ -85,7 +87,7 @@ func (s *State) Topics(fn func(*kernel.Topic)) { s.topics.Each(fn) }
 // Groups calls fn for every share group, by topic UUID and name.
 func (s *State) Groups(fn func(*Group)) { s.groups.Each(fn) }
 
-// Bindings calls fn for every binding, by tenant and queue.
+// Bindings calls fn for every binding, by tenant and target.
 func (s *State) Bindings(fn func(*Binding)) { s.bindings.Each(fn) }
 
 // Predeclared reports whether an exchange of that name is always there.
@@ -103,8 +105,19 @@ func topicKey(tenant string, kind kernel.TopicKind, name string) string {
 
 func groupKey(topic kernel.TopicID, group string) string { return string(topic[:]) + group }
 
+// exchangeMark tells exchanges from queues among the targets of bindings: no
+// name has a NUL.
+const exchangeMark = "\x00"
+
+func target(b *Binding) string {
+	if b.ToExchange {
+		return exchangeMark + b.Queue
+	}
+	return b.Queue
+}
+
 // bindingKey ends in the parts that may contain any byte.
-func bindingKey(tenant, first, second string, b *kernel.Binding) string {
+func bindingKey(b *Binding, first, second string) string {
 	tail := codec.AppendArguments(codec.AppendString(nil, b.Key), b.Arguments)
-	return join(tenant, first, second, string(tail))
+	return join(b.Tenant, first, second, string(tail))
 }

@@ -22,6 +22,7 @@ type backend interface {
 type link interface {
 	Close()
 	Counters() *broker.Counters
+	HasTag(tag string) bool // of the user
 
 	DeclareExchange(ctx context.Context, x kernel.Exchange) error
 	Exchange(name string) (kernel.Exchange, error)
@@ -43,6 +44,7 @@ type link interface {
 type member interface {
 	Type() kernel.QueueType
 	Credit(n int)
+	Pool(pool *kernel.Pool, held func() int)
 	Settle(o kernel.Outcome, partition int32, first, last int64)
 	Acquire(max int, fn func(batch []kernel.Delivery, ready int64)) error
 	Stop()

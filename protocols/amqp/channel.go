@@ -1,6 +1,7 @@
 package amqp
 
 import (
+	"github.com/trivium-mq/trivium/kernel"
 	"sync/atomic"
 
 	"github.com/trivium-mq/trivium/protocols/amqp/wire"
@@ -15,9 +16,10 @@ type channel struct {
 	closing   bool // channel.close has been sent: all but its answer is discarded
 	content   content
 	pub       publisher
-	confirms  *confirms // nil unless in confirm mode
-	prefetch  int       // of consumers to come, 0 = unlimited
-	lastQueue string    // the last one declared, what "" means
+	confirms  *confirms    // nil unless in confirm mode
+	prefetch  int          // of consumers to come, 0 = unlimited
+	pool      *kernel.Pool // what its consumers hold together, nil = unlimited
+	lastQueue string       // the last one declared, what "" means
 	pullers   map[pullKey]*consumer
 
 	confirming atomic.Bool // confirms is set, for listings
@@ -209,8 +211,10 @@ func (ch *channel) dispatch(m wire.Method) error {
 		return ch.onExchangeDeclare(m)
 	case *wire.ExchangeDelete:
 		return ch.onExchangeDelete(m)
-	case *wire.ExchangeBind, *wire.ExchangeUnbind:
-		return faultf(wire.NotImplemented, "exchange to exchange bindings are not supported yet")
+	case *wire.ExchangeBind:
+		return ch.onExchangeBind(m)
+	case *wire.ExchangeUnbind:
+		return ch.onExchangeUnbind(m)
 	case *wire.QueueDeclare:
 		return ch.onQueueDeclare(m)
 	case *wire.QueueBind:

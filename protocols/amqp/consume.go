@@ -33,6 +33,8 @@ type consumer struct {
 	last     int64
 	waiting  bool // first..last is set
 	listed   bool // in conn.settling
+	pooled   bool // under the channel's pool
+	freed    int  // units to put back there
 
 	// guarded by out.mu
 	prefetch int  // 0 = no limit
@@ -246,11 +248,42 @@ func (ch *channel) onQos(m *wire.BasicQos) error {
 		return faultf(wire.NotImplemented, "prefetch_size!=0 (%d)", m.PrefetchSize)
 	}
 	if m.Global {
-		return faultf(wire.NotImplemented, "a prefetch shared by the consumers of a channel (global=true) is not supported; use global=false")
+		ch.share(int(m.PrefetchCount))
+	} else {
+		ch.prefetch = int(m.PrefetchCount)
 	}
-	ch.prefetch = int(m.PrefetchCount)
 	ch.send(&wire.BasicQosOk{})
 	return nil
+}
+
+// share bounds what the consumers of the channel hold together, those that are
+// there included; 0 lifts the bound.
+func (ch *channel) share(limit int) {
+	if ch.pool != nil {
+		ch.pool.SetLimit(limit)
+		return
+	}
+	if limit == 0 {
+		return
+	}
+	ch.pool = kernel.NewPool(limit)
+	o := ch.c.out
+	o.mu.Lock()
+	var all []*consumer
+	for _, k := range ch.consumers {
+		if !k.noAck {
+			all = append(all, k)
+		}
+	}
+	o.mu.Unlock()
+	for _, k := range all {
+		k.m.Pool(ch.pool, func() int {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			k.pooled = true // this goroutine waits meanwhile
+			return k.held
+		})
+	}
 }
 
 // consumeArguments refuses what does not work.
@@ -283,7 +316,11 @@ func (ch *channel) onConsume(m *wire.BasicConsume) error {
 		return err
 	}
 	k := &consumer{ch: ch, tag: tag, noAck: m.NoAck, prefetch: ch.prefetch, average: assumedBytes}
-	if err := ch.join(k, name, kernel.MemberOptions{AutoSettle: m.NoAck, Exclusive: m.Exclusive, Tag: tag, Channel: int(ch.id), Prefetch: ch.prefetch}); err != nil {
+	opt := kernel.MemberOptions{AutoSettle: m.NoAck, Exclusive: m.Exclusive, Tag: tag, Channel: int(ch.id), Prefetch: ch.prefetch}
+	if !m.NoAck {
+		opt.Pool, k.pooled = ch.pool, ch.pool != nil
+	}
+	if err := ch.join(k, name, opt); err != nil {
 		return err
 	}
 	if err := ch.streamConsume(m, k, name); err != nil {

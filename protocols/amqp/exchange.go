@@ -7,16 +7,15 @@ import (
 	"github.com/trivium-mq/trivium/protocols/amqp/wire"
 )
 
-// exchangeTypes are the types that work.
+// exchangeTypes are the types that work; the kernel calls them the same.
 var exchangeTypes = map[string]kernel.ExchangeType{
-	"direct": kernel.Direct, "fanout": kernel.Fanout, "topic": kernel.Topics,
+	"direct": kernel.Direct, "fanout": kernel.Fanout, "topic": kernel.Topics, "headers": kernel.Headers,
+	"x-consistent-hash": kernel.ConsistentHash, "x-modulus-hash": kernel.ModulusHash,
+	"x-random": kernel.Random, "x-local-random": kernel.LocalRandom,
 }
 
-// plannedTypes are known and do not work yet.
-var plannedTypes = map[string]bool{
-	"headers": true, "x-consistent-hash": true, "x-delayed-message": true, "x-local-random": true,
-	"x-modulus-hash": true, "x-random": true, "x-recent-history": true,
-}
+// plannedTypes are known and do not work.
+var plannedTypes = map[string]bool{"x-delayed-message": true, "x-recent-history": true}
 
 // cleaned removes line ends from a name that is being declared, as RabbitMQ
 // does.
@@ -54,12 +53,9 @@ func (ch *channel) onExchangeDeclare(m *wire.ExchangeDeclare) error {
 	if !ok {
 		return faultf(wire.PreconditionFailed, "unknown exchange type '%s'", m.Type)
 	}
-	if len(m.Arguments) > 0 {
-		return faultf(wire.PreconditionFailed, "argument '%s' of exchange '%s' in vhost '%s' is not supported yet",
-			m.Arguments[0].Name, name, ch.c.vhost)
-	}
 	err := ch.c.link.DeclareExchange(ch.c.ctx, kernel.Exchange{
 		Name: name, Type: kind, Durable: m.Durable, AutoDelete: m.AutoDelete, Internal: m.Internal,
+		Arguments: arguments(m.Arguments),
 	})
 	if err != nil {
 		return ch.c.refused(err)
@@ -80,5 +76,38 @@ func (ch *channel) onExchangeDelete(m *wire.ExchangeDelete) error {
 		return ch.c.refused(err)
 	}
 	ch.answer(m.NoWait, &wire.ExchangeDeleteOk{})
+	return nil
+}
+
+// exchangeBinding is a binding between two exchanges.
+func exchangeBinding(source, destination, key string, args wire.Table) (kernel.Binding, error) {
+	b := kernel.Binding{Exchange: cleaned(source), Queue: cleaned(destination), Key: key, Arguments: arguments(args), ToExchange: true}
+	if err := notDefault(b.Queue); err != nil {
+		return b, err
+	}
+	return b, notDefault(b.Exchange)
+}
+
+func (ch *channel) onExchangeBind(m *wire.ExchangeBind) error {
+	b, err := exchangeBinding(m.Source, m.Destination, m.RoutingKey, m.Arguments)
+	if err != nil {
+		return err
+	}
+	if err := ch.c.link.Bind(ch.c.ctx, b); err != nil {
+		return ch.c.refused(err)
+	}
+	ch.answer(m.NoWait, &wire.ExchangeBindOk{})
+	return nil
+}
+
+func (ch *channel) onExchangeUnbind(m *wire.ExchangeUnbind) error {
+	b, err := exchangeBinding(m.Source, m.Destination, m.RoutingKey, m.Arguments)
+	if err != nil {
+		return err
+	}
+	if err := ch.c.link.Unbind(ch.c.ctx, b); err != nil {
+		return ch.c.refused(err)
+	}
+	ch.answer(m.NoWait, &wire.ExchangeUnbindOk{})
 	return nil
 }

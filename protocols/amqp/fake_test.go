@@ -105,6 +105,8 @@ func (l *fakeLink) Close() {
 
 func (l *fakeLink) Counters() *broker.Counters { return &l.n.counters }
 
+func (l *fakeLink) HasTag(string) bool { return false }
+
 func (l *fakeLink) DeclareExchange(_ context.Context, x kernel.Exchange) error {
 	l.n.mu.Lock()
 	defer l.n.mu.Unlock()
@@ -322,6 +324,8 @@ func (m *fakeMember) hand() []kernel.Delivery {
 }
 
 func (m *fakeMember) Type() kernel.QueueType { return kernel.Classic }
+
+func (m *fakeMember) Pool(*kernel.Pool, func() int) {}
 
 func (m *fakeMember) Credit(n int) {
 	if n < 0 { // perhaps within Deliver

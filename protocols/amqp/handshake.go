@@ -18,7 +18,7 @@ const mechanisms = "PLAIN AMQPLAIN"
 // False ones are refused when used; docs/amqp.md.
 var capabilities = wire.Table{
 	{Name: "publisher_confirms", Value: true},
-	{Name: "exchange_exchange_bindings", Value: false},
+	{Name: "exchange_exchange_bindings", Value: true},
 	{Name: "basic.nack", Value: true},
 	{Name: "consumer_cancel_notify", Value: true},
 	{Name: "connection.blocked", Value: true},

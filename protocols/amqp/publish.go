@@ -9,18 +9,19 @@ import (
 // read buffer; the kernel copies what it keeps.
 func (ch *channel) publish(m *wire.BasicPublish, p *wire.Properties, body []byte) error {
 	rec := &ch.c.rec
-	if err := rec.build(m, p, body, ch.c.user); err != nil {
+	if err := rec.build(m, p, body, ch.actsAs(p)); err != nil {
 		return ch.checkedFirst(m, err)
 	}
 	var seq uint64
 	if ch.confirms != nil {
 		seq = ch.confirms.begin()
 	}
+	opt := kernel.PublishOptions{Mandatory: m.Mandatory, Keys: rec.keys, Fields: rec}
 	send := ch.pub.ToExchange
 	if rec.retain {
 		send = ch.pub.RetainAt
 	}
-	matched, err := send(m.Exchange, m.RoutingKey, &rec.record, kernel.PublishOptions{Mandatory: m.Mandatory}, seq)
+	matched, err := send(m.Exchange, m.RoutingKey, &rec.record, opt, seq)
 	switch {
 	case err != nil:
 		return ch.publishFailed(seq, err)
@@ -31,6 +32,17 @@ func (ch *channel) publish(m *wire.BasicPublish, p *wire.Properties, body []byte
 		}
 	}
 	return nil
+}
+
+// impersonator is the tag of users who may publish in the name of others.
+const impersonator = "impersonator"
+
+// actsAs is the user that the property user-id may name.
+func (ch *channel) actsAs(p *wire.Properties) string {
+	if p.Has(wire.HasUserID) && string(p.UserID) != ch.c.user && ch.c.link.HasTag(impersonator) {
+		return string(p.UserID)
+	}
+	return ch.c.user
 }
 
 // checkedFirst decides between two faults of one publish: a missing exchange

@@ -63,7 +63,10 @@ func taken(name string) bool {
 // record aliases what it was built from.
 type builder struct {
 	record kernel.Record
-	text   []byte // decimal numbers and made-up names of the record's headers
+	text   []byte   // decimal numbers and made-up names of the record's headers
+	keys   []string // further routing keys
+	fields []byte   // content of the header table, aliased
+	public []byte   // the table without what nobody may see
 	// retain: it is to be retained, too. Only what goes to amq.topic has the name
 	// for that.
 	retain, mayRetain bool
@@ -96,7 +99,7 @@ func (b *builder) number(n int64) []byte {
 
 // build makes b.record out of a message.
 func (b *builder) build(m *wire.BasicPublish, p *wire.Properties, body []byte, user string) error {
-	b.text = b.text[:0]
+	b.text, b.keys, b.fields = b.text[:0], b.keys[:0], nil
 	b.retain, b.mayRetain = false, m.Exchange == kernel.ExchangeTopic
 	b.record = kernel.Record{Key: bytesOf(m.RoutingKey), Value: body, Headers: b.record.Headers[:0]}
 	if body == nil {
@@ -125,7 +128,7 @@ func (b *builder) build(m *wire.BasicPublish, p *wire.Properties, body []byte, u
 		return err
 	}
 	if p.Has(wire.HasHeaders) {
-		return b.table(p.Headers, m.RoutingKey)
+		return b.table(p, m.RoutingKey)
 	}
 	return nil
 }
@@ -191,13 +194,17 @@ func whyNoTime(text string) string {
 
 // table stores the header table: every value that has a text as a header, and
 // the table itself when the headers alone would not bring it back.
-func (b *builder) table(content []byte, routingKey string) error {
+// It leaves BCC out, of p too.
+func (b *builder) table(p *wire.Properties, routingKey string) error {
+	content, err := b.copies(p.Headers)
+	if err != nil {
+		return err
+	}
+	p.Headers, b.fields = content, content
 	exact := len(content) == 0
 	for w := wire.WalkTable(content); w.Next(); {
 		name := alias(w.Name)
 		switch {
-		case name == headerCC || name == headerBCC:
-			return faultf(wire.PreconditionFailed, "sender-selected distribution (header '%s') is not supported yet", name)
 		case name == kernel.HeaderKey && w.Tag == 'S':
 			b.record.Key = w.Value
 			exact = true

@@ -70,6 +70,9 @@ func (ch *channel) settleTo(tag uint64, how kernel.Outcome) bool {
 // become one call.
 func (c *conn) gather(e *unackedEntry, how kernel.Outcome) {
 	k := e.consumer
+	if k.pooled {
+		k.freed++
+	}
 	if !k.listed {
 		k.listed = true
 		c.settling = append(c.settling, k)
@@ -98,6 +101,10 @@ func (c *conn) flushSettles() {
 	for i, k := range c.settling {
 		k.listed = false
 		k.handOn()
+		if k.freed > 0 {
+			k.ch.pool.Put(k.freed)
+			k.freed = 0
+		}
 		o := c.out
 		o.mu.Lock()
 		n := k.grant()

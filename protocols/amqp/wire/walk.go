@@ -13,19 +13,25 @@ type Walk struct {
 	Tag   byte
 	Value []byte // after the tag; of strings, tables and arrays without the length
 
-	c cursor
+	c       cursor
+	unnamed bool // an array: no entry has a name
 }
 
 // WalkTable begins a walk over the content of a table, which is what follows
 // its length.
 func WalkTable(content []byte) Walk { return Walk{c: cursor{rest: content}} }
 
+// WalkArray begins a walk over the content of an array; Name stays empty.
+func WalkArray(content []byte) Walk { return Walk{c: cursor{rest: content}, unnamed: true} }
+
 // Next steps to the next entry; false at the end or at a malformed one.
 func (w *Walk) Next() bool {
 	if len(w.c.rest) == 0 || w.c.err != nil {
 		return false
 	}
-	w.Name = w.c.shortBytes()
+	if !w.unnamed {
+		w.Name = w.c.shortBytes()
+	}
 	w.Tag = w.c.octet()
 	w.Value = w.c.skip(w.Tag)
 	return w.c.err == nil
