@@ -37,6 +37,9 @@ func (s *Server) bindingInfo(b *bindingRow) bindingInfo {
 		Source: b.Exchange, VHost: b.vhost, Destination: b.Queue, DestinationType: "queue", RoutingKey: b.Key,
 		Arguments: s.cfg.Mapper.Values(b.Arguments),
 	}
+	if b.ToExchange {
+		info.DestinationType = "exchange"
+	}
 	info.PropertiesKey = propertiesKey(b.Key, info.Arguments)
 	return info
 }
@@ -145,10 +148,18 @@ func listSource(c *call) error {
 
 // listDestination is GET /api/exchanges/{vhost}/{name}/bindings/destination.
 func listDestination(c *call) error {
-	if _, err := c.exchange(); err != nil {
+	x, err := c.exchange()
+	if err != nil {
 		return err
 	}
-	var rows []bindingRow // none lead to exchanges yet
+	var rows []bindingRow
+	for _, from := range c.s.node.Exchanges(c.args[0]) {
+		for _, b := range c.from(c.args[0], from.Name) {
+			if b.ToExchange && b.Queue == x.Name {
+				rows = append(rows, b)
+			}
+		}
+	}
 	return c.bindingsOf(rows)
 }
 
@@ -167,7 +178,9 @@ func (c *call) to(vhost, queue string) (rows []bindingRow) {
 	}
 	rows = append(rows, defaultBinding(vhost, queue))
 	for _, b := range c.s.node.BindingsOf(vhost, queue) {
-		rows = append(rows, bindingRow{vhost, b})
+		if !b.ToExchange {
+			rows = append(rows, bindingRow{vhost, b})
+		}
 	}
 	return rows
 }
@@ -192,7 +205,7 @@ func (c *call) between(toExchange bool) (rows []bindingRow, err error) {
 		rows = c.to(vhost, target)
 	}
 	return slices.DeleteFunc(rows, func(b bindingRow) bool {
-		return toExchange || b.Exchange != source || b.Queue != target
+		return b.ToExchange != toExchange || b.Exchange != source || b.Queue != target
 	}), nil
 }
 
@@ -210,9 +223,6 @@ func listBetween(toExchange bool) handler {
 // postBinding is POST on the same path: it makes a binding.
 func postBinding(toExchange bool) handler {
 	return func(c *call) error {
-		if toExchange {
-			return &refusal{http.StatusBadRequest, "not_implemented", "exchange to exchange bindings are not supported yet"}
-		}
 		var body struct {
 			Key       string `json:"routing_key"`
 			Arguments values `json:"arguments"`
@@ -225,13 +235,20 @@ func postBinding(toExchange bool) handler {
 			return err
 		}
 		b := kernel.Binding{
-			Exchange: pathExchange(c.args[1]), Queue: c.args[2], Key: body.Key, Arguments: args,
+			Exchange: pathExchange(c.args[1]), Queue: c.args[2], Key: body.Key, Arguments: args, ToExchange: toExchange,
+		}
+		if toExchange {
+			b.Queue = pathExchange(b.Queue)
 		}
 		if err := c.within(c.args[0], func(conn *broker.Conn) error { return conn.Bind(c.r.Context(), b) }); err != nil {
 			return err
 		}
+		kind := "q"
+		if toExchange {
+			kind = "e"
+		}
 		c.w.Header().Set("Location", "/api/bindings/"+strings.Join([]string{
-			url.PathEscape(c.args[0]), "e", url.PathEscape(c.args[1]), "q", url.PathEscape(c.args[2]),
+			url.PathEscape(c.args[0]), "e", url.PathEscape(c.args[1]), kind, url.PathEscape(c.args[2]),
 			url.PathEscape(propertiesKey(b.Key, body.Arguments)),
 		}, "/"))
 		c.empty(http.StatusCreated)

@@ -198,7 +198,7 @@ func (e *exporter) topology(vhosts []string, named bool) {
 		for _, vhost := range vhosts {
 			for _, x := range s.node.Exchanges(vhost) {
 				for _, b := range e.c.from(vhost, x.Name) {
-					if e.exclusive(vhost, b.Queue) {
+					if !b.ToExchange && e.exclusive(vhost, b.Queue) {
 						continue
 					}
 					info := s.bindingInfo(&b)

@@ -26,7 +26,7 @@ type exchangeInfo struct {
 func (s *Server) exchangeInfo(x *kernel.Exchange) exchangeInfo {
 	return exchangeInfo{
 		Name: x.Name, VHost: x.Tenant, Type: string(x.Type), Durable: x.Durable, AutoDelete: x.AutoDelete, Internal: x.Internal,
-		Arguments: s.cfg.Mapper.Values(nil),
+		Arguments: s.cfg.Mapper.Values(x.Arguments),
 	}
 }
 
@@ -83,15 +83,16 @@ type exchangeBody struct {
 }
 
 func (s *Server) newExchange(name string, b *exchangeBody) (kernel.Exchange, error) {
-	for name := range b.Arguments {
-		return kernel.Exchange{}, badRequest("the argument '" + name + "' of an exchange is not supported yet")
+	args, err := s.cfg.Mapper.Arguments(b.Arguments)
+	if err != nil {
+		return kernel.Exchange{}, err
 	}
 	if b.Type == "" {
 		b.Type = string(kernel.Direct)
 	}
 	return kernel.Exchange{
 		Name: name, Type: kernel.ExchangeType(b.Type), Durable: bool(b.Durable), AutoDelete: bool(b.AutoDelete),
-		Internal: bool(b.Internal),
+		Internal: bool(b.Internal), Arguments: args,
 	}, nil
 }
 

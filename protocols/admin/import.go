@@ -173,11 +173,11 @@ func (i *importer) prepareTopology() error {
 		if err != nil {
 			return about("binding", b.Destination, err)
 		}
-		if b.Type != "queue" {
-			return about("binding", b.Destination, badRequest("exchange to exchange bindings are not supported yet"))
+		if b.Type != "queue" && b.Type != "exchange" {
+			return about("binding", b.Destination, badRequest("destination_type is neither queue nor exchange"))
 		}
 		i.bindings = append(i.bindings, kernel.Binding{
-			Exchange: b.Source, Queue: b.Destination, Key: b.Key, Arguments: args,
+			Exchange: b.Source, Queue: b.Destination, Key: b.Key, Arguments: args, ToExchange: b.Type == "exchange",
 		})
 	}
 	return nil

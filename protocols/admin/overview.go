@@ -75,6 +75,11 @@ var exchangeTypes = []exchangeType{
 	{"direct", "AMQP direct exchange, as per the AMQP specification", true},
 	{"fanout", "AMQP fanout exchange, as per the AMQP specification", true},
 	{"topic", "AMQP topic exchange, as per the AMQP specification", true},
+	{"headers", "AMQP headers exchange, as per the AMQP specification", true},
+	{"x-consistent-hash", "Consistent hashing exchange", true},
+	{"x-modulus-hash", "Modulus hashing exchange", true},
+	{"x-random", "Random exchange", true},
+	{"x-local-random", "Random exchange that prefers its node", true},
 }
 
 // getOverview is GET /api/overview.
