@@ -75,6 +75,9 @@ type Limits struct {
 	Provisional int
 	// Sessions of one tenant: 1,000,000; Subscriptions of one session: 1,000.
 	Sessions, Subscriptions int
+	// Takeovers of one session per minute, after the first ten: 30. More have to
+	// wait, then are refused.
+	Takeovers int
 	// Retained messages of one tenant: 2,000,000, which with their names may take
 	// RetainedBytes: 1 GiB. A publish that would exceed them is refused.
 	Retained      int
@@ -101,6 +104,7 @@ func (l Limits) withDefaults() Limits {
 	def(&l.Provisional, 1000)
 	def(&l.Sessions, 1_000_000)
 	def(&l.Subscriptions, 1000)
+	def(&l.Takeovers, 30)
 	def(&l.Retained, 2_000_000)
 	if l.RetainedBytes <= 0 {
 		l.RetainedBytes = 1 << 30

@@ -73,7 +73,7 @@ func (c *Conn) AttachSession(ctx context.Context, clientID string, clean bool, e
 
 // holdEntry returns the entry of a client id, locked and held by nobody.
 func (c *Conn) holdEntry(ctx context.Context, clientID string) (*sessionEntry, error) {
-	for {
+	for waited := false; ; {
 		e, err := c.tenant.entry(clientID)
 		if err != nil {
 			return nil, err
@@ -90,6 +90,13 @@ func (c *Conn) holdEntry(ctx context.Context, clientID string) (*sessionEntry, e
 		e.mu.Unlock()
 		if h.conn == c {
 			return nil, kernel.Errorf(kernel.CodeNotAllowed, "session", clientID, "the connection holds it already")
+		}
+		if !waited {
+			if err := c.awaitTurn(ctx, e); err != nil {
+				return nil, err
+			}
+			waited = true
+			continue // it may have been given back meanwhile
 		}
 		if err := c.takeOver(ctx, h); err != nil {
 			return nil, err

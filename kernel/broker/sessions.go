@@ -29,6 +29,7 @@ type sessionEntry struct {
 	subs      map[string]*subscription
 	onces     *onces // nil until somebody attaches
 	kept      any    // see Session.Keep
+	turns     turns
 	holder    *Session
 	will      *will  // what is left behind, nil = nothing
 	timer     uint64 // counts timers, so that a late one is told from the present one
