@@ -127,6 +127,9 @@ func (c *conn) accept(req *wire.ConnectRequest) error {
 	if err := c.leaveBehind(req.Will); err != nil {
 		return err
 	}
+	c.out.mu.Lock()
+	c.out.win.resuming = present
+	c.out.mu.Unlock()
 	c.welcome(req, present)
 	if present {
 		return c.resume()

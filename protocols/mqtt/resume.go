@@ -73,6 +73,7 @@ func (c *conn) resume() error {
 	for _, d := range slots {
 		s.win.reserve(d)
 	}
+	s.win.resuming = false
 	s.mu.Unlock()
 	c.resend()
 	s.mu.Lock()

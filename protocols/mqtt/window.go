@@ -55,6 +55,7 @@ type window struct {
 	last     uint16   // identifier given last
 	count    uint64   // of the delivery begun last
 	due      []uint16 // identifiers of deliveries to be sent again, in their order
+	resuming bool     // more of them may come
 
 	parked       []parked // from parkedHead on
 	parkedHead   int
@@ -82,7 +83,7 @@ func (w *window) init(quota int) { w.quota, w.sizeHint = quota, 16<<10 }
 
 // open reports whether a QoS 1 packet may be sent now, ahead of nothing parked.
 func (w *window) open() bool {
-	return w.inFlight < w.quota && w.parkedHead == len(w.parked) && len(w.due) == 0
+	return w.inFlight < w.quota && w.parkedHead == len(w.parked) && !w.behind()
 }
 
 // take gives a free packet identifier to a delivery. inFlight is below quota.
@@ -129,6 +130,9 @@ func (w *window) reserve(d slot) {
 		w.due = append(w.due, d.id)
 	}
 }
+
+// behind says that deliveries of an earlier connection come before any other.
+func (w *window) behind() bool { return len(w.due) > 0 || w.resuming }
 
 // nextDue returns the next delivery to be sent again, if the window has room for it:
 // what is not sent again yet takes none. It counts as sent then.
@@ -194,7 +198,7 @@ func (w *window) park(p parked) {
 
 // unpark returns the longest parked delivery if a slot is free.
 func (w *window) unpark() (p parked, ok bool) {
-	if w.parkedHead == len(w.parked) || w.inFlight >= w.quota || len(w.due) > 0 {
+	if w.parkedHead == len(w.parked) || w.inFlight >= w.quota || w.behind() {
 		return parked{}, false
 	}
 	p = w.parked[w.parkedHead]
@@ -315,8 +319,8 @@ func (w *window) target(f *feed) int {
 
 // grant returns the next member to be given credit, and how much, or nil.
 func (w *window) grant() (*feed, int) {
-	if len(w.due) > 0 {
-		return nil, 0 // what was there before comes first
+	if w.behind() {
+		return nil, 0
 	}
 	for len(w.hungry0) > 0 {
 		f := pop(&w.hungry0)
