@@ -67,14 +67,14 @@ func TestPaho5(t *testing.T) {
 	}
 	c, a := client(&paho.Connect{ClientID: name("paho"), KeepAlive: 30, CleanStart: true,
 		UsernameFlag: true, Username: "guest", PasswordFlag: true, Password: []byte("guest")})
-	if p := a.Properties; *p.MaximumQoS != 1 || !p.RetainAvailable || !p.SharedSubAvailable || !p.WildcardSubAvailable ||
+	if p := a.Properties; p.MaximumQoS != nil || !p.RetainAvailable || !p.SharedSubAvailable || !p.WildcardSubAvailable ||
 		!p.SubIDAvailable || *p.ReceiveMaximum != 4096 || *p.MaximumPacketSize != 16<<20 || *p.TopicAliasMaximum != 64 {
 		t.Errorf("%+v", p)
 	}
 	s, err := c.Subscribe(ctx, &paho.Subscribe{Properties: &paho.SubscribeProperties{SubscriptionIdentifier: new(9)},
 		Subscriptions: []paho.SubscribeOptions{{Topic: topic, QoS: 2}, {Topic: "$share/g/" + topic, QoS: 1}}})
 	must(t, err)
-	if s.Reasons[0] != 1 || s.Reasons[1] != 1 {
+	if s.Reasons[0] != 2 || s.Reasons[1] != 1 {
 		t.Errorf("%v", s.Reasons)
 	}
 	props := &paho.PublishProperties{ContentType: "text/x", CorrelationData: []byte{1}, ResponseTopic: "re",

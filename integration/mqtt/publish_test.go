@@ -186,7 +186,7 @@ func TestReceiveMaximumExceeded(t *testing.T) {
 func TestNotSupported(t *testing.T) {
 	for _, version := range []byte{wire.V311, wire.V5} {
 		p := open(t, shared, clean(version))
-		if got := p.subscribe(wire.Filter{Name: name("t"), QoS: 2}); !slices.Equal(got, []byte{1}) {
+		if got := p.subscribe(wire.Filter{Name: name("t"), QoS: 2}); !slices.Equal(got, []byte{2}) {
 			t.Errorf("granted % x", got)
 		}
 	}
