@@ -35,6 +35,7 @@ type Broker struct {
 	watcher  sync.WaitGroup // of watchAccess
 	retained *retained
 	backlogs backlogs
+	expiry   expirer
 	dead     dead
 
 	ctx    context.Context // ends when Close begins to close the layers

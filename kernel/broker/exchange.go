@@ -57,7 +57,7 @@ func (c *Conn) DeclareExchange(ctx context.Context, x kernel.Exchange) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.change(func(tab *route.Table) *route.Table { return tab.PutExchange(x) })
+	t.change(func(tab *route.Table) *route.Table { return t.withAlternate(tab.PutExchange(x), x.Name) })
 	return nil
 }
 

@@ -32,9 +32,6 @@ func declaredLimits(kq *kernel.Queue) kernel.Limits {
 			limitText(&l, name, v)
 		}
 	}
-	if !l.DeadLetter || l.Overflow != kernel.RejectPublish || kq.Type != kernel.Quorum {
-		l.AtLeastOnce = false // else the queue would grow without bound
-	}
 	return l
 }
 
@@ -66,20 +63,53 @@ func limitText(l *kernel.Limits, name, v string) {
 	}
 }
 
-// limitsOf returns the limits of a group on a topic, nil if nothing limits it.
-// Here the policy that applies to it joins in.
-func limitsOf(kt *kernel.Topic, spec *catalog.Group) *kernel.Limits {
-	kq := spec.Queue
-	if spec.Address.IsOwn() {
-		kq = kt.Queue
+// queueOf returns the declaration of a group on a topic, nil if it is no queue. A
+// queue that a publish made, and nobody has declared, counts as a plain one.
+func queueOf(kt *kernel.Topic, spec *catalog.Group) *kernel.Queue {
+	switch {
+	case !spec.Address.IsOwn():
+		return spec.Queue
+	case kt.Queue == nil && !spec.Auto:
+		return &kernel.Queue{Durable: true}
 	}
+	return kt.Queue
+}
+
+// limitsOf returns the limits of a group on a topic, by its declaration and the
+// policies that apply to it; nil if nothing limits it.
+func (b *Broker) limitsOf(kt *kernel.Topic, spec *catalog.Group) *kernel.Limits {
+	kq := queueOf(kt, spec)
 	if kq == nil {
 		return nil
 	}
-	if l := declaredLimits(kq); l != kernel.NoLimits() {
-		return &l
+	l := declaredLimits(kq)
+	if t, ok := b.tenant(kt.Tenant); ok {
+		l = t.policies.set.Load().Queue(queueName(spec.Address), kq.Type).Limits(l, kq)
 	}
-	return nil
+	if !l.DeadLetter || l.Overflow != kernel.RejectPublish || kq.Type != kernel.Quorum {
+		l.AtLeastOnce = false // else the queue would grow without bound
+	}
+	if l == kernel.NoLimits() {
+		return nil
+	}
+	return &l
+}
+
+// retentionOf returns how long the settled records of a topic stay, by what it
+// was made with and, if it is a queue, the policies that apply to it.
+func (b *Broker) retentionOf(kt *kernel.Topic) kernel.Retention {
+	kind, declared := kernel.Classic, false
+	switch {
+	case kt.Queue != nil:
+		kind, declared = kt.Queue.Type, argument(kt.Queue.Arguments, "x-retention") != nil
+	case kt.ExpiresAt.IsZero():
+		return kt.Retention
+	}
+	t, ok := b.tenant(kt.Tenant)
+	if !ok || kt.Kind != kernel.Plain {
+		return kt.Retention
+	}
+	return t.policies.set.Load().Queue(kt.Name, kind).Retention(kt.Retention, declared)
 }
 
 // sameLimits says whether two limits mean the same.
@@ -94,11 +124,41 @@ func sameLimits(a, b *kernel.Limits) bool {
 	return reflect.DeepEqual(a, b)
 }
 
-// setLimits gives a group limits, nil for none.
-func (b *Broker) setLimits(ctx context.Context, g *group, l *kernel.Limits) error {
-	none := kernel.NoLimits()
-	if l == nil {
-		l = &none
+// setLimits gives a group limits, nil for none, unless it has them.
+func (t *tenant) setLimits(ctx context.Context, g *group, l *kernel.Limits) error {
+	want := kernel.NoLimits()
+	if l != nil {
+		want = *l
 	}
-	return g.place.SetLimits(ctx, g.id, *l, b.catalog.Revision())
+	if has, _ := g.place.Limits(g.id); sameLimits(&has, l) {
+		return nil
+	}
+	if err := g.place.SetLimits(ctx, g.id, want, t.b.catalog.Revision()); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.expireAfter(g, want.Expires)
+	return nil
+}
+
+// setRetention gives a topic its retention by retentionOf, unless it has it.
+func (t *tenant) setRetention(ctx context.Context, kt *kernel.Topic) error {
+	want := t.b.retentionOf(kt)
+	t.mu.Lock()
+	tp, ok := t.topics[kt.ID]
+	has := ok && tp.retention == want
+	t.mu.Unlock()
+	if has {
+		return nil
+	}
+	if err := t.b.placeOf(kt.Volatile).SetRetention(ctx, kt.ID, want, t.b.catalog.Revision()); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if tp, ok := t.topics[kt.ID]; ok {
+		tp.retention = want
+	}
+	return nil
 }

@@ -43,7 +43,7 @@ func (b *Broker) load(admin Admin) error {
 		name string
 		run  func() error
 	}{
-		{"topics", l.loadTopics}, {"groups", l.loadGroups}, {"bindings", l.loadBindings},
+		{"policies", l.loadPolicies}, {"topics", l.loadTopics}, {"groups", l.loadGroups}, {"bindings", l.loadBindings},
 		{"retained messages", l.loadRetained}, {"keys", l.dropForeignKeys},
 		{"sessions", l.loadSessions}, {"leftovers", l.dropLeftovers},
 		{"numbers", l.dropNumbers}, {"offsets", l.dropOffsets},
@@ -55,6 +55,7 @@ func (b *Broker) load(admin Admin) error {
 	for _, start := range l.timers {
 		start()
 	}
+	b.expiry.start(b)
 	b.retained.start()
 	b.backlogs.start()
 	return nil
@@ -117,7 +118,13 @@ func (l *loader) loadTopic(kt *kernel.Topic) error {
 	}
 	t.mu.Lock()
 	t.addTopic(rt)
+	if len(have) > 0 {
+		t.topics[kt.ID].retention = have[0].Retention
+	}
 	t.mu.Unlock()
+	if err := t.setRetention(l.ctx, kt); err != nil {
+		return err
+	}
 	if !kt.ExpiresAt.IsZero() {
 		l.timers = append(l.timers, func() { t.expireLater(kt.ID, kt.ExpiresAt) })
 	}
@@ -160,10 +167,8 @@ func (l *loader) loadGroup(spec catalog.Group) error {
 				return err
 			}
 		}
-		if limits := limitsOf(topic.Topic, &spec); !sameLimits(limits, info.Spec.Limits) {
-			if err := l.b.setLimits(l.ctx, g, limits); err != nil {
-				return err
-			}
+		if err := t.setLimits(l.ctx, g, l.b.limitsOf(topic.Topic, &spec)); err != nil {
+			return err
 		}
 	} else {
 		var err error
@@ -183,7 +188,7 @@ func (l *loader) loadBindings() error {
 		if !ok {
 			return
 		}
-		t.change(func(tab *route.Table) *route.Table { return tab.PutExchange(*x) })
+		t.change(func(tab *route.Table) *route.Table { return t.withAlternate(tab.PutExchange(*x), x.Name) })
 	})
 	l.state.Bindings(func(bd *catalog.Binding) {
 		t, ok := l.b.tenant(bd.Tenant)

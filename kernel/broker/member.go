@@ -155,6 +155,7 @@ func (m *Member) Settle(o kernel.Outcome, partition int32, first, last int64) {
 // with the number of records still ready. It waits for the group's goroutine,
 // so it must not be called from one; fn runs there.
 func (m *Member) Acquire(max int, fn func(batch []kernel.Delivery, ready int64)) error {
+	m.group.expiry.touch(m.conn.b)
 	return m.m.Acquire(max, func(batch []kernel.Delivery, ready int64) {
 		m.counters.delivered(batch, !m.settles)
 		fn(batch, ready)
@@ -180,6 +181,7 @@ func (m *Member) uncount(more func()) {
 		m.group.members--
 	}
 	more()
+	t.unused(m.group)
 	idle := t.idle(m.group)
 	t.mu.Unlock()
 	if idle {

@@ -108,7 +108,7 @@ func (b *Broker) place(ctx context.Context, kt *kernel.Topic, specs []catalog.Gr
 	place := b.placeOf(kt.Volatile)
 	parts := make([]placement.PartitionSpec, kt.Partitions)
 	for i := range parts {
-		parts[i] = placement.PartitionSpec{Index: int32(i), Retention: kt.Retention}
+		parts[i] = placement.PartitionSpec{Index: int32(i), Retention: b.retentionOf(kt)}
 	}
 	ids, err := place.CreatePartitions(ctx, kt.ID, parts, b.catalog.Revision())
 	if err != nil {
@@ -131,7 +131,7 @@ func (b *Broker) place(ctx context.Context, kt *kernel.Topic, specs []catalog.Gr
 func (b *Broker) placeGroup(ctx context.Context, place *placement.Group, kt *kernel.Topic, spec catalog.Group) (*group, error) {
 	id, err := place.CreateGroup(ctx, placement.GroupSpec{
 		Address: spec.Address, Topic: spec.Topic, Owner: spec.Owner, FromStart: spec.FromStart,
-		FailedLimit: spec.FailedLimit, AcquiredLimit: spec.AcquiredLimit, Limits: limitsOf(kt, &spec),
+		FailedLimit: spec.FailedLimit, AcquiredLimit: spec.AcquiredLimit, Limits: b.limitsOf(kt, &spec),
 	}, b.catalog.Revision())
 	if err != nil {
 		return nil, err

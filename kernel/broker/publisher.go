@@ -178,6 +178,8 @@ func (t *tenant) provision(name string) error {
 		return nil
 	}
 	defer t.names.lock(claim{topicLockKey(false, name), true})()
+	t.policies.gate.RLock()
+	defer t.policies.gate.RUnlock()
 	if _, ok := t.table.Load().Topic(kernel.Plain, name); ok {
 		return nil
 	}

@@ -70,6 +70,8 @@ func (c *Conn) DeclareQueue(ctx context.Context, q QueueSpec) (QueueInfo, error)
 		return QueueInfo{}, err
 	}
 	defer c.tenant.names.lock(claim{topicLockKey(false, q.Name), true})()
+	c.tenant.policies.gate.RLock()
+	defer c.tenant.policies.gate.RUnlock()
 	topic, ok := c.tenant.table.Load().Topic(kernel.Plain, q.Name)
 	var err error
 	switch {
@@ -169,11 +171,9 @@ func (c *Conn) adoptTopic(topic *route.Topic, q *QueueSpec) (*route.Topic, error
 	if q.Retention != nil {
 		keep = *q.Retention
 	}
-	if keep != next.Retention {
-		next.Retention = keep
-		if err := c.b.placeOf(next.Volatile).SetRetention(ctx, next.ID, next.Retention, c.b.catalog.Revision()); err != nil {
-			return nil, err
-		}
+	next.Retention = keep
+	if err := t.setRetention(ctx, &next); err != nil {
+		return nil, err
 	}
 	// The group first: a topic that is declared without one could not be used.
 	own := ownGroup(t.name, q.Name, q.Type)
@@ -209,10 +209,8 @@ func (t *tenant) claimGroup(ctx context.Context, kt *kernel.Topic, g *group, kq 
 			return err
 		}
 	}
-	if limits := limitsOf(kt, &spec); limits != nil {
-		if err := t.b.setLimits(ctx, g, limits); err != nil {
-			return err
-		}
+	if err := t.setLimits(ctx, g, t.b.limitsOf(kt, &spec)); err != nil {
+		return err
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -228,7 +226,7 @@ func (c *Conn) redeclare(topic *route.Topic, q *QueueSpec) (QueueInfo, error) {
 	if err := c.tenant.sameQueue(q, topic.Queue); err != nil {
 		return QueueInfo{}, err
 	}
-	return c.info(q.Name, kernel.QueueAddress(c.tenant.name, q.Name))
+	return c.lookedUp(q.Name, kernel.QueueAddress(c.tenant.name, q.Name))
 }
 
 // Queue returns the state of a queue or share address: CodeNotFound, CodeLocked,
@@ -244,7 +242,17 @@ func (c *Conn) Queue(name string) (QueueInfo, error) {
 	if _, err := c.topicOf(addr); err != nil {
 		return QueueInfo{}, err
 	}
-	return c.info(name, addr)
+	return c.lookedUp(name, addr)
+}
+
+// lookedUp is info for a client that declares a queue that is there, or asks
+// whether it is: to all but quorum queues that is a use.
+func (c *Conn) lookedUp(name string, addr kernel.GroupAddress) (QueueInfo, error) {
+	info, err := c.info(name, addr)
+	if g, ok := c.tenant.find(addr); ok && err == nil && info.Type != kernel.Quorum {
+		g.expiry.touch(c.b)
+	}
+	return info, err
 }
 
 // info returns the state of a group, under the name its client uses.

@@ -34,6 +34,8 @@ func (c *Conn) declareShare(q *QueueSpec) (QueueInfo, error) {
 		return QueueInfo{}, err
 	}
 	defer t.names.lock(claim{topicLockKey(addr.Kind == kernel.Filter, addr.Topic), true})()
+	t.policies.gate.RLock()
+	defer t.policies.gate.RUnlock()
 	kq := c.queue(q)
 	ctx, cancel := c.b.changeContext()
 	defer cancel()
@@ -49,7 +51,7 @@ func (c *Conn) declareShare(q *QueueSpec) (QueueInfo, error) {
 		} else if err := t.claimGroup(ctx, topic.Topic, g, kq); err != nil {
 			return QueueInfo{}, err
 		}
-		return c.info(q.Name, addr)
+		return c.lookedUp(q.Name, addr)
 	}
 	spec := catalog.Group{Address: addr, Owner: true, Queue: kq}
 	if q.Type == kernel.Quorum {

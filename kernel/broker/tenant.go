@@ -24,6 +24,8 @@ type tenant struct {
 	name  string
 	names nameLocks
 	table atomic.Pointer[route.Table]
+	// policies decide, beside what is declared.
+	policies policies
 
 	mu       sync.Mutex // guards what follows, and storing table
 	topics   map[kernel.TopicID]*topic
@@ -38,7 +40,8 @@ type tenant struct {
 // topic is what the tenant knows of a topic beside its place in the table.
 type topic struct {
 	groups     map[string]*group
-	subscribed int // groups with holds
+	subscribed int              // groups with holds
+	retention  kernel.Retention // what its placement group goes by
 }
 
 // group is one share group on this node. tenant.mu guards the fields that
@@ -51,6 +54,7 @@ type group struct {
 	members int  // consumers, pull members not counted
 	used    bool // had a consumer
 	holds   int  // subscriptions that read it; they keep an automatic group alive
+	expiry  expiryEntry
 }
 
 // declared reports whether the group was declared as a queue under its share
@@ -91,7 +95,7 @@ func (t *tenant) find(addr kernel.GroupAddress) (*group, bool) {
 
 // addTopic enters a topic. tenant.mu is held.
 func (t *tenant) addTopic(rt *route.Topic) {
-	t.topics[rt.ID] = &topic{groups: make(map[string]*group)}
+	t.topics[rt.ID] = &topic{groups: make(map[string]*group), retention: t.b.retentionOf(rt.Topic)}
 	if !rt.ExpiresAt.IsZero() {
 		t.waiting++
 	}
@@ -123,6 +127,7 @@ func (t *tenant) removeTopic(id kernel.TopicID) {
 	}
 	for _, g := range t.topics[id].groups {
 		delete(t.groups, g.spec.Address)
+		t.expireAfter(g, 0)
 	}
 	delete(t.topics, id)
 	t.change(func(tab *route.Table) *route.Table {
@@ -136,6 +141,9 @@ func (t *tenant) addGroup(g *group) {
 	tp := t.topics[g.spec.Topic]
 	tp.groups[g.spec.Address.Group] = g
 	t.groups[g.spec.Address] = g
+	if l, _ := g.place.Limits(g.id); l.Expires > 0 {
+		t.expireAfter(g, l.Expires)
+	}
 	if g.holds > 0 {
 		t.subscribed(g.spec.Topic, tp, +1)
 	}
@@ -149,6 +157,7 @@ func (t *tenant) removeGroup(g *group) {
 	}
 	delete(tp.groups, g.spec.Address.Group)
 	delete(t.groups, g.spec.Address)
+	t.expireAfter(g, 0)
 	if g.holds > 0 {
 		t.subscribed(g.spec.Topic, tp, -1)
 	}
