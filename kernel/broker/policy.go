@@ -219,9 +219,15 @@ func (t *tenant) follow(g *group) error {
 	return err
 }
 
+// CheckPolicy returns CodeInvalid, or CodeInvalidName, unless p can be put.
+func CheckPolicy(p *kernel.Policy) error { return policy.Check(p) }
+
+// QueuePolicies are the policies that apply to a queue.
+type QueuePolicies = policy.Effective
+
 // QueuePolicies returns the policies that apply to a listed queue, none for a
 // group that is no queue.
-func (b *Broker) QueuePolicies(q *QueueStatus) policy.Effective {
+func (b *Broker) QueuePolicies(q *QueueStatus) QueuePolicies {
 	t, ok := b.tenant(q.Address.Tenant)
 	if !ok || q.Queue == nil {
 		return policy.Effective{}

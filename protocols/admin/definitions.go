@@ -43,7 +43,6 @@ func exportDefinitions(c *call) error {
 			add(describeTopicPermission(&p))
 		}
 	})
-	e.array("parameters", func(func(any)) {})
 	e.array("global_parameters", func(add func(any)) {
 		for _, p := range c.s.globalParameters() {
 			add(p)
@@ -62,7 +61,6 @@ func exportDefinitions(c *call) error {
 func exportVHost(c *call) error {
 	e := c.exporter()
 	e.versions()
-	e.array("parameters", func(func(any)) {})
 	e.topology(c.args[:1], false)
 	return e.end()
 }

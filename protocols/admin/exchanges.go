@@ -26,7 +26,7 @@ type exchangeInfo struct {
 func (s *Server) exchangeInfo(x *kernel.Exchange) exchangeInfo {
 	return exchangeInfo{
 		Name: x.Name, VHost: x.Tenant, Type: string(x.Type), Durable: x.Durable, AutoDelete: x.AutoDelete, Internal: x.Internal,
-		Arguments: s.cfg.Mapper.Values(x.Arguments),
+		Arguments: s.cfg.Mapper.Values(x.Arguments), Policy: policyName(s.node.ExchangePolicy(x.Tenant, x.Name)),
 	}
 }
 

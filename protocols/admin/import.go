@@ -16,8 +16,8 @@ type definitions struct {
 	VHosts      []vhostImport         `json:"vhosts"`
 	Permissions []permissionInfo      `json:"permissions"`
 	Topics      []topicPermissionInfo `json:"topic_permissions"`
-	Policies    []values              `json:"policies"`
-	Parameters  []values              `json:"parameters"`
+	Policies    []policyImport        `json:"policies"`
+	Parameters  []parameterImport     `json:"parameters"`
 	Globals     []globalParameter     `json:"global_parameters"`
 	Queues      []queueImport         `json:"queues"`
 	Exchanges   []exchangeImport      `json:"exchanges"`
@@ -101,7 +101,10 @@ func (d *definitions) settle(vhost string) {
 		d.Bindings[i].VHost = vhost
 	}
 	for i := range d.Policies {
-		d.Policies[i]["vhost"] = vhost
+		d.Policies[i].VHost = vhost
+	}
+	for i := range d.Parameters {
+		d.Parameters[i].VHost = vhost
 	}
 }
 
@@ -110,6 +113,7 @@ type importer struct {
 	c         *call
 	d         *definitions
 	users     []broker.UserSpec
+	policies  []kernel.Policy
 	queues    []broker.QueueSpec // by index of d.Queues
 	exchanges []kernel.Exchange
 	bindings  []kernel.Binding
@@ -119,9 +123,6 @@ type importer struct {
 // prepare checks everything that can be checked before the first change.
 func (i *importer) prepare() error {
 	d := i.d
-	if len(d.Parameters) > 0 {
-		return badRequest(fmt.Sprintf("parameters are not supported: %v of component %v", d.Parameters[0]["name"], d.Parameters[0]["component"]))
-	}
 	for _, g := range d.Globals {
 		if !slices.Contains(ownGlobals, g.Name) {
 			return badRequest(fmt.Sprintf("the global parameter '%s' is not supported", g.Name))
@@ -289,13 +290,3 @@ func (i *importer) close() {
 		conn.Close()
 	}
 }
-
-// preparePolicies and applyPolicies are for policies.
-func (i *importer) preparePolicies() error {
-	if len(i.d.Policies) > 0 {
-		return badRequest(fmt.Sprintf("policies are not supported: '%v'", i.d.Policies[0]["name"]))
-	}
-	return nil
-}
-
-func (i *importer) applyPolicies(context.Context) error { return nil }

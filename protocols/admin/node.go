@@ -13,6 +13,7 @@ import (
 type Node interface {
 	Listings
 	Directory
+	Policies
 
 	Connect(id kernel.Identity, info kernel.ConnectionInfo, end func(reason error)) (*broker.Conn, error)
 	Operate(id kernel.Identity, info kernel.ConnectionInfo) (*broker.Conn, error)
@@ -64,6 +65,16 @@ type Directory interface {
 	TopicPermissions() []kernel.TopicPermission
 	PutTopicPermission(ctx context.Context, p kernel.TopicPermission) error
 	DropTopicPermission(ctx context.Context, tenant, user, exchange string) error
+}
+
+// Policies are those of the tenants, and what they come to.
+type Policies interface {
+	Policies() []kernel.Policy
+	Policy(tenant string, operator bool, name string) (kernel.Policy, error)
+	PutPolicy(ctx context.Context, p kernel.Policy) error
+	DropPolicy(ctx context.Context, tenant string, operator bool, name string) error
+	QueuePolicies(q *broker.QueueStatus) broker.QueuePolicies
+	ExchangePolicy(tenant, name string) *kernel.Policy
 }
 
 // Mapper reads and shows what the kernel keeps in a form of its own: arguments

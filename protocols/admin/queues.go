@@ -23,7 +23,7 @@ type queueInfo struct {
 	Consumers    int            `json:"consumers"`
 	Policy       *string        `json:"policy"`
 	OperatorPol  *string        `json:"operator_policy"`
-	EffectivePol struct{}       `json:"effective_policy_definition"`
+	EffectivePol map[string]any `json:"effective_policy_definition"`
 	SingleActive *string        `json:"single_active_consumer_tag"`
 	ExclusiveTag *string        `json:"exclusive_consumer_tag"`
 	depth
@@ -202,6 +202,9 @@ func (s *Server) queueInfo(q *broker.QueueStatus, node string) queueInfo {
 		Name: queueName(q), VHost: q.Address.Tenant, Type: "classic", Node: node, State: "running",
 		Durable: !q.Volatile, Consumers: q.Info.Members, Arguments: map[string]any{},
 	}
+	p := s.node.QueuePolicies(q)
+	info.Policy, info.OperatorPol = policyName(p.Policy), policyName(p.Operator)
+	info.EffectivePol = s.cfg.Mapper.Values(p.Definition())
 	if d := q.Queue; d != nil {
 		info.Type = [...]string{"classic", "quorum", "stream"}[min(d.Type, kernel.Stream)]
 		info.Durable, info.AutoDelete, info.Exclusive = d.Durable, d.AutoDelete, d.Exclusive
@@ -211,6 +214,13 @@ func (s *Server) queueInfo(q *broker.QueueStatus, node string) queueInfo {
 		}
 	}
 	return info
+}
+
+func policyName(p *kernel.Policy) *string {
+	if p == nil {
+		return nil
+	}
+	return &p.Name
 }
 
 // queueName is a queue's name, or the share address of a group that is none.

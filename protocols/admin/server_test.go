@@ -42,6 +42,10 @@ func (n *fakeNode) MayEnter(kernel.Identity) error { return nil }
 func (n *fakeNode) Members() []broker.MemberStatus { return nil }
 func (n *fakeNode) Tenants() []kernel.Tenant       { return []kernel.Tenant{{Name: "/"}, {Name: "other"}} }
 
+func (n *fakeNode) QueuePolicies(*broker.QueueStatus) broker.QueuePolicies {
+	return broker.QueuePolicies{}
+}
+
 func (n *fakeNode) Connection(id kernel.ConnectionID) (broker.ConnectionStatus, error) {
 	return broker.ConnectionStatus{ID: id}, nil
 }

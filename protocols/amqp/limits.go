@@ -15,6 +15,7 @@ const maxTTL = 315_360_000_000
 // The arguments that bound a queue, in the order in which RabbitMQ looks at
 // them.
 const (
+	argExpires      = "x-expires"
 	argMessageTTL   = "x-message-ttl"
 	argDeadExchange = "x-dead-letter-exchange"
 	argDeadKey      = "x-dead-letter-routing-key"
@@ -30,6 +31,7 @@ var limitArgs = []struct {
 	check func(v any, spec *broker.QueueSpec, args wire.Table) string // what is wrong with it, "" if nothing
 	types []kernel.QueueType                                          // that have it
 }{
+	{argExpires, checkExpires, classicAndQuorum},
 	{argMessageTTL, checkTTL, classicAndQuorum},
 	{argDeadExchange, nil, classicAndQuorum},
 	{argDeadKey, checkDeadKey, classicAndQuorum},
@@ -166,6 +168,14 @@ func checkTTL(v any, spec *broker.QueueSpec, args wire.Table) string {
 		return fmt.Sprintf("{value_too_large,%d}", n)
 	}
 	return wrong
+}
+
+// checkExpires takes what checkTTL takes, but 0.
+func checkExpires(v any, spec *broker.QueueSpec, args wire.Table) string {
+	if n, wrong := wholeNumber(v); wrong == "" && n == 0 {
+		return "{value_zero,0}"
+	}
+	return checkTTL(v, spec, args)
 }
 
 // checkDeliveries takes negative numbers: they are no limit.
