@@ -147,7 +147,7 @@ func (n *node) newServer(protocol string, log zerolog.Logger, registry *promethe
 			Heartbeat: c.AMQP.Heartbeat.Round(time.Second), FrameMax: c.AMQP.FrameMax, ChannelMax: c.AMQP.ChannelMax,
 		}), nil
 	case "mqtt":
-		return mqtt.NewServer(mqtt.Config{Broker: n.broker, Logger: log, Limits: mqtt.Limits{
+		return mqtt.NewServer(mqtt.Config{Broker: n.broker, Logger: log, CertificateFirst: c.MQTT.CertificateFirst, Limits: mqtt.Limits{
 			ConnectTimeout: patience, MaximumPacketSize: c.MQTT.MaxPacket, ReceiveMaximum: c.MQTT.ReceiveMaximum, KeepAlive: uint16(c.MQTT.MaxKeepAlive),
 		}}), nil
 	case "kafka":

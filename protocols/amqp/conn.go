@@ -28,6 +28,9 @@ type conn struct {
 	out    *outbox
 	ctx    context.Context // ends with the connection
 	cancel context.CancelFunc
+	// login lasts as long as that may take, until cutLogin.
+	login    context.Context
+	cutLogin context.CancelFunc
 
 	link  link // nil until connection.open
 	count *broker.Counters
@@ -74,6 +77,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 	}
 	c.frames = wire.NewFrameReader(c, preAuthFrameMax)
 	c.ctx, c.cancel = context.WithCancel(context.Background())
+	c.login, c.cutLogin = context.WithCancel(c.ctx)
 	return c
 }
 
@@ -126,7 +130,11 @@ func (c *conn) leave(err error) {
 		}
 		return
 	}
-	c.log.Info().Str("error", f.Error()).Stringer("peer", c.nc.RemoteAddr()).Str("user", c.user).Msg("AMQP connection closed with an error")
+	event := c.log.Info()
+	if c.user == "" {
+		event = c.log.Debug() // anybody can cause any number of those
+	}
+	event.Str("error", f.Error()).Stringer("peer", c.nc.RemoteAddr()).Str("user", c.user).Msg("AMQP connection closed with an error")
 	c.setClosing(&wire.ConnectionClose{
 		ReplyCode: uint16(f.code), ReplyText: f.Error(), ClassID: f.id.Class(), MethodID: f.id.Method(),
 	})
@@ -168,6 +176,7 @@ func (c *conn) setClosing(m *wire.ConnectionClose) {
 
 // forceClose ends the connection from outside. It does not block.
 func (c *conn) forceClose(text string) {
+	c.cutLogin()
 	f := faultf(wire.ConnectionForced, "%s", text)
 	c.setClosing(&wire.ConnectionClose{ReplyCode: uint16(f.code), ReplyText: f.Error()})
 }

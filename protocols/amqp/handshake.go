@@ -1,7 +1,6 @@
 package amqp
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"os"
@@ -11,8 +10,6 @@ import (
 	"github.com/trivium-mq/trivium/protocols/amqp/wire"
 	"github.com/trivium-mq/trivium/protocols/listener"
 )
-
-const mechanisms = "PLAIN AMQPLAIN"
 
 // capabilities tells clients what the server understands (RabbitMQ's list).
 // False ones are refused when used; docs/amqp.md.
@@ -28,16 +25,13 @@ var capabilities = wire.Table{
 	{Name: "direct_reply_to", Value: false},
 }
 
-// credentials are what a client logs in with.
-type credentials struct{ user, password string }
-
 // handshake brings the connection from its first byte to connection.open-ok.
 func (c *conn) handshake() error {
 	if err := c.protocolHeader(); err != nil {
 		return err
 	}
 	c.out.send(0, &wire.ConnectionStart{
-		VersionMinor: 9, Mechanisms: mechanisms, Locales: "en_US",
+		VersionMinor: 9, Mechanisms: c.mechanisms(), Locales: "en_US",
 		ServerProperties: wire.Table{
 			{Name: "capabilities", Value: capabilities},
 			{Name: "product", Value: "Trivium"},
@@ -51,7 +45,7 @@ func (c *conn) handshake() error {
 	if err != nil {
 		return err
 	}
-	id, err := c.login(startOk)
+	id, err := c.logIn(startOk)
 	if err != nil {
 		return err
 	}
@@ -122,23 +116,6 @@ func await[M any, P interface {
 	}
 }
 
-// login checks the client's credentials.
-func (c *conn) login(m *wire.ConnectionStartOk) (kernel.Identity, error) {
-	c.readClientProperties(m.ClientProperties)
-	c.mechanism, c.properties = m.Mechanism, arguments(m.ClientProperties)
-	creds, err := parseResponse(m.Mechanism, []byte(m.Response))
-	if err != nil {
-		return kernel.Identity{}, err
-	}
-	id, err := c.srv.backend.Authenticate(c.ctx, kernel.DefaultTenant, creds.user, creds.password, c.nc.RemoteAddr())
-	if err != nil {
-		return id, c.loginRefused(m.Mechanism, creds.user)
-	}
-	c.user = id.User
-	c.frames.SetFrameMax(c.srv.cfg.FrameMax)
-	return id, nil
-}
-
 // readClientProperties takes what matters of them. Their own names and texts
 // are only shown.
 func (c *conn) readClientProperties(t wire.Table) {
@@ -154,42 +131,6 @@ func (c *conn) readClientProperties(t wire.Table) {
 	}
 	c.authClose = flag("authentication_failure_close")
 	c.cancelNote = flag("consumer_cancel_notify")
-}
-
-// parseResponse reads the SASL response of the mechanisms we speak.
-func parseResponse(mechanism string, response []byte) (credentials, error) {
-	switch mechanism {
-	case "PLAIN":
-		parts := bytes.Split(response, []byte{0})
-		if len(parts) != 3 {
-			return credentials{}, faultf(wire.SyntaxErrorCode, "response for mechanism PLAIN is malformed")
-		}
-		return credentials{user: string(parts[1]), password: string(parts[2])}, nil
-	case "AMQPLAIN":
-		t, err := wire.ReadTable(response)
-		login, _ := t.Get("LOGIN")
-		password, _ := t.Get("PASSWORD")
-		user, okUser := login.(string)
-		pass, okPass := password.(string)
-		if err != nil || !okUser || !okPass {
-			return credentials{}, faultf(wire.SyntaxErrorCode, "response for mechanism AMQPLAIN is malformed")
-		}
-		return credentials{user: user, password: pass}, nil
-	}
-	return credentials{}, faultf(wire.CommandInvalid, "unknown authentication mechanism '%s'", mechanism)
-}
-
-// loginRefused answers a failed login: with a reason only to clients that ask
-// for it, else, after a pause that makes guessing slow, not at all.
-func (c *conn) loginRefused(mechanism, user string) error {
-	c.srv.backend.Counters(protocol).Refused.Add(1)
-	c.log.Info().Str("user", user).Stringer("peer", c.nc.RemoteAddr()).Msg("AMQP login refused")
-	if c.authClose {
-		return faultf(wire.AccessRefused, "Login was refused using authentication mechanism %s. For details see the broker logfile.", mechanism)
-	}
-	c.nc.SetReadDeadline(time.Now().Add(c.srv.cfg.FailureDelay))
-	io.Copy(io.Discard, io.LimitReader(c.nc, preAuthFrameMax))
-	return errSilent
 }
 
 // tune agrees on limits.

@@ -2,13 +2,14 @@ package kafka
 
 import (
 	"bytes"
-	"errors"
-	"time"
+	"context"
+	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/broker"
 )
 
 // SaslAuthenticate, versions 0-2.
@@ -17,63 +18,106 @@ import (
 // v2: flexible
 //
 // PLAIN (RFC 4616): authorization id, user, password, separated by NUL. The
-// authorization id must be empty or the user. The user may be "tenant:user".
+// authorization id must be empty or the user. SCRAM (RFC 5802): two requests. The
+// user may be "tenant:user".
 
 // login is how far a connection has come with SASL.
 type login struct {
-	chosen bool // a mechanism was agreed on
-	bare   bool // the exchange comes in frames without headers (SaslHandshake v0)
+	mechanism string        // agreed on, "" = none
+	bare      bool          // the exchange comes in frames without headers (SaslHandshake v0)
+	scram     *broker.Scram // nil before its first message
 }
 
 func (c *conn) handleSASLAuthenticate(req *kmsg.SASLAuthenticateRequest, r *reply) {
 	resp := req.ResponseKind().(*kmsg.SASLAuthenticateResponse)
-	if c.client != nil || !c.auth.chosen {
+	if c.client != nil || c.auth.mechanism == "" {
 		resp.ErrorCode = kerr.IllegalSaslState.Code
 		r.send(resp)
 		return
 	}
-	c.auth = login{}
-	if err := c.plain(req.SASLAuthBytes); err != nil {
-		text := "authentication failed: wrong user or password"
+	mechanism := c.auth.mechanism
+	answer, err := c.sasl(req.SASLAuthBytes)
+	if err != nil {
+		text := fmt.Sprintf("Authentication failed with SASL mechanism %s: invalid credentials, or too many failures before", mechanism)
+		if kernel.CodeOf(err) == kernel.CodeNotFound || kernel.CodeOf(err) == kernel.CodeInvalid {
+			text = fmt.Sprintf("Authentication failed with SASL mechanism %s: %v", mechanism, err)
+		}
 		resp.ErrorCode, resp.ErrorMessage = kerr.SaslAuthenticationFailed.Code, &text
-		c.log.Info().Err(err).Msg("kafka authentication failed")
+		c.log.Debug().Err(err).Msg("kafka authentication failed")
 		r.end = true
+	}
+	resp.SASLAuthBytes = answer
+	if resp.SASLAuthBytes == nil {
+		resp.SASLAuthBytes = []byte{}
 	}
 	r.send(resp)
 }
 
-// bareSASL takes the PLAIN message that follows a SaslHandshake v0; success is
-// an empty frame, failure a closed connection.
+// bareSASL takes a message that follows a SaslHandshake v0; failure is a closed
+// connection.
 func (c *conn) bareSASL(frame []byte) error {
-	c.auth = login{}
-	if err := c.plain(frame); err != nil {
+	answer, err := c.sasl(frame)
+	if err != nil {
 		return err
 	}
 	r, err := c.queue(0)
 	if err != nil {
 		return err
 	}
-	r.sendRaw([]byte{})
+	if answer == nil {
+		answer = []byte{}
+	}
+	r.sendRaw(answer)
 	return nil
 }
 
-// plain checks a PLAIN message and logs the connection in. A failure is slow.
-func (c *conn) plain(msg []byte) error {
-	parts := bytes.Split(msg, []byte{0})
-	err := error(kernel.Errorf(kernel.CodeAccessRefused, "user", "", "the PLAIN message is malformed"))
-	if len(parts) == 3 && (len(parts[0]) == 0 || bytes.Equal(parts[0], parts[1])) {
-		var id kernel.Identity
-		id, err = c.srv.node.Authenticate(c.ctx, "", string(parts[1]), string(parts[2]), c.net.RemoteAddr())
-		if err == nil {
-			return c.login(id)
+// sasl takes one message of the exchange. With the last one the connection is
+// logged in; after an error the exchange is over. It may take seconds.
+func (c *conn) sasl(msg []byte) (answer []byte, err error) {
+	ctx, cancel := context.WithCancel(c.ctx)
+	defer cancel()
+	defer context.AfterFunc(c.drain, cancel)()
+	id, done := kernel.Identity{}, true
+	if c.auth.mechanism == mechanismPlain {
+		id, err = c.plain(ctx, msg)
+	} else {
+		answer, done, err = c.scram(ctx, msg)
+		if done {
+			id = c.auth.scram.Identity()
 		}
 	}
-	c.srv.node.Counters(protocol).Refused.Add(1)
-	select {
-	case <-time.After(failureDelay):
-	case <-c.ctx.Done():
-		return errors.Join(err, c.ctx.Err())
-	case <-c.drain.Done():
+	if err == nil && !done {
+		return answer, nil
 	}
-	return err
+	mechanism := c.auth.mechanism
+	c.auth = login{}
+	if err == nil {
+		err = c.login(id, mechanism)
+	}
+	if err != nil {
+		c.srv.node.Counters(protocol).Refused.Add(1)
+		return nil, err
+	}
+	return answer, nil
+}
+
+// plain checks a PLAIN message.
+func (c *conn) plain(ctx context.Context, msg []byte) (kernel.Identity, error) {
+	parts := bytes.Split(msg, []byte{0})
+	if len(parts) != 3 || len(parts[0]) > 0 && !bytes.Equal(parts[0], parts[1]) {
+		return kernel.Identity{}, kernel.Errorf(kernel.CodeInvalid, "user", "", "the PLAIN message is malformed")
+	}
+	return c.srv.node.Authenticate(ctx, "", string(parts[1]), string(parts[2]), c.net.RemoteAddr())
+}
+
+// scram takes the next message of a SCRAM exchange.
+func (c *conn) scram(ctx context.Context, msg []byte) (answer []byte, done bool, err error) {
+	if c.auth.scram == nil {
+		s, ok := c.srv.node.BeginScram(c.auth.mechanism, "", c.net.RemoteAddr())
+		if !ok {
+			return nil, false, kernel.Errorf(kernel.CodeNotImplemented, "user", "", "no mechanism %s", c.auth.mechanism)
+		}
+		c.auth.scram = s
+	}
+	return c.auth.scram.Step(ctx, msg)
 }

@@ -240,34 +240,55 @@ func apiName(key int16) string {
 	return fmt.Sprintf("API key %d", key)
 }
 
-// admit makes sure that the peer may send requests of this kind: anonymous
-// access is granted, if the broker does, with the first one that needs it.
+// admit makes sure that the peer may send requests of this kind. One that has
+// not logged in is, with the first request that needs it, the user of its
+// certificate, or anonymous if the broker allows that.
 func (c *conn) admit(key int16) error {
 	if c.client != nil || key == keyApiVersions || key == keySASLHandshake || key == keySASLAuthenticate {
 		return nil
 	}
-	id, err := c.srv.node.Anonymous("", c.net.RemoteAddr())
+	if c.auth.mechanism != "" {
+		return fmt.Errorf("%w: %s in the midst of a SASL exchange", errFrame, apiName(key))
+	}
+	var id kernel.Identity
+	var err error
+	how := ""
+	if user, ok := listener.PeerUser(c.net); ok {
+		how = mechanismCertificate
+		id, err = c.srv.node.Admit("", user, c.net.RemoteAddr())
+	} else {
+		id, err = c.srv.node.Anonymous("", c.net.RemoteAddr())
+	}
+	if err == nil {
+		err = c.login(id, how)
+	}
 	if err != nil {
 		c.srv.node.Counters(protocol).Refused.Add(1)
-		return fmt.Errorf("anonymous access: %w", err)
+		return fmt.Errorf("access without SASL: %w", err)
 	}
-	return c.login(id)
+	return nil
 }
 
 // admitLarge lets a peer send a large request before it has said who it is,
 // if it may be anonymous.
 func (c *conn) admitLarge(size int) error {
-	if c.auth.chosen {
+	if c.auth.mechanism != "" {
 		return fmt.Errorf("%w: SASL message of %d bytes, the limit is %d", errFrame, size, maxEarlyFrame)
 	}
 	return c.admit(keyProduce)
 }
 
-// login connects an authenticated peer to the broker.
-func (c *conn) login(id kernel.Identity) error {
+// mechanismCertificate is how a peer with a certificate has logged in, in
+// listings.
+const mechanismCertificate = "EXTERNAL"
+
+// login connects a peer to the broker that has authenticated by a mechanism, ""
+// = by none.
+func (c *conn) login(id kernel.Identity, mechanism string) error {
 	info := kernel.ConnectionInfo{
 		Protocol: protocol, ClientID: c.clientID, Remote: c.net.RemoteAddr(), Local: c.net.LocalAddr(),
-		Name: fmt.Sprintf("%s -> %s", c.net.RemoteAddr(), c.net.LocalAddr()),
+		Name:      fmt.Sprintf("%s -> %s", c.net.RemoteAddr(), c.net.LocalAddr()),
+		Mechanism: mechanism, Secure: listener.Secure(c.net),
 	}
 	client, err := c.srv.node.Connect(id, info, func(reason error) { c.end(reason) })
 	if err != nil {

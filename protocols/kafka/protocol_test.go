@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -253,13 +254,13 @@ func TestSASL(t *testing.T) {
 	})
 	t.Run("plain", func(t *testing.T) {
 		p := dial(t, addr)
-		if resp := handshake(p, 1, "SCRAM-SHA-256"); resp.ErrorCode != kerr.UnsupportedSaslMechanism.Code || len(resp.SupportedMechanisms) != 1 {
+		if resp := handshake(p, 1, "SCRAM-SHA-1"); resp.ErrorCode != kerr.UnsupportedSaslMechanism.Code || !slices.Equal(resp.SupportedMechanisms, []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}) {
 			t.Errorf("answer %+v", resp)
 		}
 		if resp := authenticate(p, "\x00guest\x00guest"); resp.ErrorCode != kerr.IllegalSaslState.Code {
 			t.Errorf("without a mechanism: error %d", resp.ErrorCode)
 		}
-		if resp := handshake(p, 1, "PLAIN"); resp.ErrorCode != 0 || len(resp.SupportedMechanisms) != 1 {
+		if resp := handshake(p, 1, "PLAIN"); resp.ErrorCode != 0 || !slices.Equal(resp.SupportedMechanisms, []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}) {
 			t.Errorf("answer %+v", resp)
 		}
 		if resp := authenticate(p, "\x00guest\x00guest"); resp.ErrorCode != 0 {
@@ -286,6 +287,13 @@ func TestSASL(t *testing.T) {
 			}
 		})
 	}
+	t.Run("another request in the midst", func(t *testing.T) {
+		addr, _ := start(t, newFake(), nil) // which admits anonymous peers
+		p := dial(t, addr)
+		handshake(p, 1, "PLAIN")
+		p.send(kmsg.NewPtrMetadataRequest())
+		p.wantClosed()
+	})
 	t.Run("bare", func(t *testing.T) {
 		p := dial(t, addr)
 		handshake(p, 0, "PLAIN")

@@ -180,6 +180,3 @@ func (s *Server) advertised(nc net.Conn) (host string, port int32) {
 // faultLines is how many closed connections are logged in a minute because of
 // what their clients sent.
 const faultLines = 20
-
-// failureDelay slows down guessing of passwords.
-const failureDelay = time.Second

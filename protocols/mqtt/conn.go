@@ -39,6 +39,8 @@ type conn struct {
 	version   byte
 	clientID  string
 	identity  kernel.Identity
+	mechanism string // by which it has authenticated, "" = by name and password, or not at all
+	enhanced  enhanced
 	client    client
 	session   session
 	publisher publisher

@@ -91,7 +91,7 @@ func TestConnectRefused(t *testing.T) {
 			if n := len(r.node.messages()); n != 0 {
 				t.Errorf("%d messages published", n)
 			}
-			if n := r.node.counters.Refused.Load(); n != 0 != strings.Contains(c.name, "password") {
+			if n := r.node.counters.Refused.Load(); n != 0 != (strings.Contains(c.name, "password") || c.name == "auth method") {
 				t.Errorf("%d refused logins counted", n)
 			}
 		})

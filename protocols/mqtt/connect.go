@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
@@ -44,28 +45,52 @@ func (c *conn) handshake() error {
 	return c.net.SetReadDeadline(time.Time{}) // arm sets the next one, if there is a keep alive
 }
 
-// firstPacket returns the body of the first packet, which must be CONNECT.
+// firstPacket returns the body of the first packet, which must be CONNECT: of
+// anything else the first byte is enough to know.
 func (c *conn) firstPacket() ([]byte, error) {
 	for {
-		if first, ok := c.reader.First(); ok && first != wire.Connect<<4 {
+		first, ok := c.reader.First()
+		if ok && first != wire.Connect<<4 {
 			return nil, errors.New("first packet is not CONNECT")
 		}
-		_, body, ok, err := c.reader.Take()
-		if err != nil || ok {
+		if ok {
+			_, body, err := c.nextPacket()
 			return body, err
 		}
-		if c.ended.Load() || c.stopped.Load() {
-			return nil, errEnded
-		}
-		if _, err := c.reader.Fill(); err != nil {
+		if err := c.fill(); err != nil {
 			return nil, err
 		}
-		c.in.now = kernel.Millis()
 	}
+}
+
+// nextPacket reads one packet before CONNACK.
+func (c *conn) nextPacket() (first byte, body []byte, err error) {
+	for {
+		first, body, ok, err := c.reader.Take()
+		if err != nil || ok {
+			return first, body, err
+		}
+		if err := c.fill(); err != nil {
+			return 0, nil, err
+		}
+	}
+}
+
+// fill reads what comes before CONNACK.
+func (c *conn) fill() error {
+	if c.ended.Load() || c.stopped.Load() {
+		return errEnded
+	}
+	_, err := c.reader.Fill()
+	c.in.now = kernel.Millis()
+	return err
 }
 
 // refuse answers CONNECT with an error and returns why the connection ends.
 func (c *conn) refuse(err error) error {
+	if errors.Is(err, io.EOF) {
+		return err // there is nobody to answer
+	}
 	e, ok := errors.AsType[*wire.Error](err)
 	if !ok {
 		e = &wire.Error{Code: connectReason(err), Text: explain(err)}
@@ -106,7 +131,7 @@ func (c *conn) accept(req *wire.ConnectRequest) error {
 	info := kernel.ConnectionInfo{
 		Protocol: protocol, Name: fmt.Sprintf("%v -> %v", c.net.RemoteAddr(), c.net.LocalAddr()),
 		ClientID: c.clientID, Remote: c.net.RemoteAddr(), Local: c.net.LocalAddr(),
-		Version: "3.1.1", Secure: listener.Secure(c.net), Heartbeat: c.keepAlive,
+		Version: "3.1.1", Mechanism: c.mechanism, Secure: listener.Secure(c.net), Heartbeat: c.keepAlive,
 	}
 	if c.version == wire.V5 {
 		info.Version = "5.0"
@@ -139,9 +164,6 @@ func (c *conn) accept(req *wire.ConnectRequest) error {
 
 // settings takes the client's parameters and refuses what is not supported.
 func (c *conn) settings(req *wire.ConnectRequest) error {
-	if req.AuthMethod != "" {
-		return fault(wire.BadAuthMethod, "enhanced authentication is not supported")
-	}
 	c.clientID = req.ClientID
 	if c.clientID == "" {
 		if c.version == wire.V311 && !req.Clean {
@@ -173,26 +195,6 @@ func (c *conn) settings(req *wire.ConnectRequest) error {
 	return nil
 }
 
-// login finds out who the client is.
-func (c *conn) login(req *wire.ConnectRequest) (err error) {
-	given := req.HasUser || req.HasPassword
-	if given {
-		c.identity, err = c.server.node.Authenticate(c.ctx, "", req.User, string(req.Password), c.net.RemoteAddr())
-	} else {
-		c.identity, err = c.server.node.Anonymous(kernel.DefaultTenant, c.net.RemoteAddr())
-	}
-	if err == nil {
-		return nil
-	}
-	c.server.node.Counters(protocol).Refused.Add(1)
-	switch {
-	case kernel.CodeOf(err) == kernel.CodeAccessRefused && given:
-		return fault(wire.BadCredentials, "user name or password refused")
-	default:
-		return err
-	}
-}
-
 // evict is called by the kernel when the node wants the connection closed.
 func (c *conn) evict(reason error) {
 	if kernel.CodeOf(reason) == kernel.CodeUnavailable {
@@ -214,6 +216,7 @@ func (c *conn) welcome(req *wire.ConnectRequest, present bool) {
 		MaximumQoS: 2, RetainAvailable: true,
 		ReceiveMaximum: uint16(l.ReceiveMaximum), MaximumPacketSize: uint32(l.MaximumPacketSize),
 		TopicAliasMaximum: uint16(l.TopicAliases),
+		AuthMethod:        c.enhanced.method, AuthData: c.enhanced.proof,
 	}
 	if req.ClientID == "" {
 		a.AssignedClientID = c.clientID
@@ -221,6 +224,7 @@ func (c *conn) welcome(req *wire.ConnectRequest, present bool) {
 	if k := uint16(c.keepAlive / time.Second); k != req.KeepAlive {
 		a.KeepAlive = &k
 	}
+	c.enhanced.proof = nil
 	b := a.Append(nil)
 	s := &c.out
 	s.mu.Lock()

@@ -81,6 +81,9 @@ type Config struct {
 	Broker *broker.Broker
 	Logger zerolog.Logger
 	Limits Limits
+	// CertificateFirst lets a client's certificate name the user even when
+	// CONNECT has a user name.
+	CertificateFirst bool
 }
 
 // Server serves MQTT on any number of listeners. Safe for concurrent use.
@@ -89,7 +92,9 @@ type Server struct {
 	limits Limits
 	log    zerolog.Logger
 	conns  listener.Group
-	queued *listener.Memory // bytes that wait for clients, to accountStep per connection
+	// certificateFirst is Config.CertificateFirst.
+	certificateFirst bool
+	queued           *listener.Memory // bytes that wait for clients, to accountStep per connection
 
 	mu       sync.Mutex
 	open     map[*conn]struct{}
@@ -97,7 +102,11 @@ type Server struct {
 }
 
 // NewServer returns a server that has no listener yet.
-func NewServer(c Config) *Server { return newServer(realNode{c.Broker}, c.Limits, c.Logger) }
+func NewServer(c Config) *Server {
+	s := newServer(realNode{c.Broker}, c.Limits, c.Logger)
+	s.certificateFirst = c.CertificateFirst
+	return s
+}
 
 func newServer(n node, l Limits, log zerolog.Logger) *Server {
 	s := &Server{node: n, limits: l.withDefaults(), log: log, open: map[*conn]struct{}{}}

@@ -1,6 +1,10 @@
 package config
 
-import "github.com/trivium-mq/trivium/kernel/broker"
+import (
+	"time"
+
+	"github.com/trivium-mq/trivium/kernel/broker"
+)
 
 // Admin is an administrator that is put right at every start.
 type Admin struct {
@@ -9,10 +13,14 @@ type Admin struct {
 	PasswordHash string `key:"password_hash" secret:"yes" about:"''hash'' of their password"`
 }
 
-// Access is for clients without credentials.
+// Access is for clients without credentials, or with wrong ones.
 type Access struct {
-	Anonymous     bool   `key:"anonymous" default:"true" about:"MQTT and Kafka clients without credentials: from the loopback as guest, or as anonymous_user"`
+	Anonymous     bool   `key:"anonymous" default:"true" about:"clients without credentials: from the loopback as guest, or as anonymous_user"`
 	AnonymousUser string `key:"anonymous_user" about:"''user'' that clients without credentials are, from anywhere"`
+
+	MaxDelay time.Duration `key:"max_delay" default:"5s" min:"100ms" max:"1m" about:"how long a login waits at most because of wrong ones before it"`
+	BanAfter int           `key:"ban_after" default:"100" min:"0" max:"1000000" about:"wrong logins of an address (IPv6: /64) after which it is refused for ban_time; 0 = never"`
+	BanTime  time.Duration `key:"ban_time" default:"1m" min:"1s" max:"24h" about:"see ban_after"`
 }
 
 // Topics and Queues are what is made when it is first named.
@@ -30,6 +38,10 @@ type Queues struct {
 func (c *Config) Settings() *broker.Settings {
 	s := broker.DefaultSettings()
 	s.Anonymous, s.AnonymousUser = c.Access.Anonymous, c.Access.AnonymousUser
+	s.Logins.MaxDelay, s.Logins.BanAfter, s.Logins.BanTime = c.Access.MaxDelay, c.Access.BanAfter, c.Access.BanTime
+	if c.Access.BanAfter == 0 {
+		s.Logins.BanAfter = -1
+	}
 	s.AutoCreateTopics, s.AutoCreatePartitions, s.AutoCreateQueues = c.Topics.AutoCreate, int32(c.Topics.Partitions), c.Queues.AutoCreate
 	return s
 }

@@ -39,6 +39,8 @@ const (
 	DisconnectWithWill     Code = 0x04
 	NoMatchingSubscribers  Code = 0x10
 	NoSubscriptionExisted  Code = 0x11
+	ContinueAuth           Code = 0x18
+	ReAuthenticate         Code = 0x19
 	UnspecifiedError       Code = 0x80
 	MalformedPacket        Code = 0x81
 	ProtocolError          Code = 0x82

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/binary"
 
 	"github.com/mochi-mqtt/server/v2/packets"
@@ -12,7 +13,7 @@ type ConnectAnswer struct {
 	SessionPresent bool
 	Code           Code // a return code (0..5) in version 3.1.1
 
-	// Version 5, all but the last two only with Success.
+	// Version 5, all but the last three only with Success.
 	MaximumQoS        byte // stated if below 2
 	RetainAvailable   bool
 	ReceiveMaximum    uint16 // 0: not stated
@@ -22,6 +23,7 @@ type ConnectAnswer struct {
 	KeepAlive         *uint16 // if it is not what the client asked for
 	AssignedClientID  string
 	AuthMethod        string
+	AuthData          []byte
 	Reason            string
 }
 
@@ -41,7 +43,7 @@ func (a *ConnectAnswer) Append(dst []byte) []byte {
 		ReasonCode:      byte(a.Code),
 	}
 	p := &pk.Properties
-	p.ReasonString, p.AuthenticationMethod = a.Reason, a.AuthMethod
+	p.ReasonString, p.AuthenticationMethod, p.AuthenticationData = a.Reason, a.AuthMethod, a.AuthData
 	if a.Code == Success {
 		a.capabilities(p)
 	}
@@ -104,6 +106,10 @@ func ParseConnack(version byte, body []byte) (*ConnectAnswer, error) {
 			a.KeepAlive = &v
 		case PropAssignedClientID:
 			a.AssignedClientID = string(p.Data)
+		case PropAuthMethod:
+			a.AuthMethod = string(p.Data)
+		case PropAuthData:
+			a.AuthData = bytes.Clone(p.Data)
 		case PropReasonString:
 			a.Reason = string(p.Data)
 		}
@@ -159,21 +165,6 @@ func AppendDisconnect(dst []byte, version byte, code Code, reason string) []byte
 	pk := &packets.Packet{FixedHeader: packets.FixedHeader{Type: Disconnect}, ProtocolVersion: V5, ReasonCode: byte(code)}
 	pk.Properties.ReasonString = reason
 	return encode(dst, pk, (*packets.Packet).DisconnectEncode)
-}
-
-// ParseAuth reads the body of an AUTH; an empty one means success.
-func ParseAuth(body []byte) (Code, error) {
-	if len(body) == 0 {
-		return Success, nil
-	}
-	if len(body) > 1 {
-		if _, rest, err := checkProperties(Auth, body[1:]); err != nil {
-			return 0, err
-		} else if len(rest) > 0 {
-			return 0, malformed("bytes after the properties")
-		}
-	}
-	return Code(body[0]), nil
 }
 
 // packetID reads the packet identifier that begins a body.

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/binary"
 
 	"github.com/mochi-mqtt/server/v2/packets"
@@ -23,8 +24,9 @@ type ConnectRequest struct {
 	ReceiveMaximum    uint16 // 65,535 if absent
 	MaximumPacketSize uint32 // 0: no limit
 	TopicAliasMaximum uint16
-	RequestProblem    bool // true if absent
-	AuthMethod        string
+	RequestProblem    bool   // true if absent
+	AuthMethod        string // "" = none
+	AuthData          []byte // nil = none
 }
 
 // Will is the message a CONNECT leaves behind.
@@ -173,7 +175,7 @@ func (c *ConnectRequest) fill(pk *packets.Packet, will []byte) {
 	}
 	c.MaximumPacketSize, c.TopicAliasMaximum = q.MaximumPacketSize, q.TopicAliasMaximum
 	c.RequestProblem = !q.RequestProblemInfoFlag || q.RequestProblemInfo == 1
-	c.AuthMethod = q.AuthenticationMethod
+	c.AuthMethod, c.AuthData = q.AuthenticationMethod, bytes.Clone(q.AuthenticationData)
 }
 
 // Append appends the packet (for clients).
@@ -232,6 +234,9 @@ func (c *ConnectRequest) appendProperties(p []byte) []byte {
 	}
 	if c.AuthMethod != "" {
 		p = AppendText(p, PropAuthMethod, c.AuthMethod)
+	}
+	if c.AuthData != nil {
+		p = AppendText(p, PropAuthData, c.AuthData)
 	}
 	return p
 }

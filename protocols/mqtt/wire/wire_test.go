@@ -133,8 +133,19 @@ func TestRoundTrips(t *testing.T) {
 	}
 	for _, b := range []string{"f0 00", "f0 01 00", "f0 02 00 00"} {
 		_, body := one(t, unhex(t, b))
-		if code, err := ParseAuth(body); code != 0 || err != nil {
-			t.Errorf("%s: %v %v", b, code, err)
+		if a, err := ParseAuth(body); a.Code != 0 || a.Method != "" || a.Data != nil || err != nil {
+			t.Errorf("%s: %+v %v", b, a, err)
+		}
+	}
+	want := AuthExchange{Code: ContinueAuth, Method: "m", Data: []byte{1, 0}, Reason: "r"}
+	_, body = one(t, want.Append(nil))
+	if a, err := ParseAuth(body); err != nil || !reflect.DeepEqual(a, want) {
+		t.Errorf("%+v, %v", a, err)
+	}
+	for _, b := range []string{"f0 01 04", "f0 02 18 01", "f0 06 18 04 16 0001 61", "f0 04 18 02 11 00"} {
+		_, body := one(t, unhex(t, b))
+		if a, err := ParseAuth(body); err == nil {
+			t.Errorf("%s: %+v", b, a)
 		}
 	}
 }
