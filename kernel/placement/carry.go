@@ -11,7 +11,9 @@ import (
 // happen or neither, and the order of the writes to a key is that of the records.
 // When the completion comes, Get sees them. set may be nil: then there is nothing
 // but the writes, and r is not read. once is as for AppendOnce, if it names a session;
-// the writes are made for a repeat, too. Errors as for Append and Put.
+// the writes are made for a repeat, too. A full target that rejects is left out as for
+// Append, and the writes are made; with once nothing at all happens. Errors as for
+// Append and Put.
 func (g *Group) AppendKeyed(set *TargetSet, r *kernel.Record, puts []KV, once kernel.Once, done kernel.Completion, token uint64) error {
 	if g.keyed.store == nil {
 		return errNoKeys
@@ -29,7 +31,7 @@ func (g *Group) AppendKeyed(set *TargetSet, r *kernel.Record, puts []KV, once ke
 	if err := g.keyed.store.Room(size); err != nil {
 		return kernel.Errorf(kernel.CodeUnavailable, "", "", "%v", err)
 	}
-	return g.prop.appendKeyed(set, r, g.limits.RecordBytes, putCommand(puts), &once, done, token)
+	return g.publish(publication{set: set, r: r, once: once, command: putCommand(puts), done: done, token: token})
 }
 
 // putSize checks the keys of keyed writes and returns their bytes.
@@ -46,39 +48,6 @@ func (g *Group) putSize(puts []KV) (size int, err error) {
 // noBatch is the batch of a publish that has no record in the entry.
 const noBatch = math.MaxInt32
 
-// appendKeyed is Group.AppendKeyed.
-func (p *proposer) appendKeyed(set *TargetSet, r *kernel.Record, max int, command []byte, once *kernel.Once, done kernel.Completion, token uint64) error {
-	size := 0
-	if set != nil {
-		if size = record.EncodedSize(r); size > max {
-			return errTooLarge
-		}
-	}
-	p.mu.Lock()
-	if err := p.admit(); err != nil {
-		p.mu.Unlock()
-		return err
-	}
-	if set != nil && p.refuses(set, 1, int64(len(r.Value))) {
-		p.mu.Unlock()
-		return errQueueFull
-	}
-	d := p.draftFor(size + len(command))
-	if set == nil {
-		d.post(command, done, token)
-	} else {
-		p.carry(d, set, r, once, done, token)
-		d.post(command, nil, 0)
-	}
-	p.added(d, len(command))
-	due := p.due()
-	p.mu.Unlock()
-	if due {
-		p.seal()
-	}
-	return nil
-}
-
 // IterateAt is Iterate that gives the log index which wrote each key, too.
 func (g *Group) IterateAt(prefix []byte, fn func(key, value []byte, index uint64) error) error {
 	if g.keyed.store == nil {
@@ -88,27 +57,6 @@ func (g *Group) IterateAt(prefix []byte, fn func(key, value []byte, index uint64
 	return g.keyed.store.Iterate(g.keyed.key(prefix), func(key, value []byte, index uint64) error {
 		return fn(key[n:], value, index)
 	})
-}
-
-// carry adds the record of a publish to a draft. The caller holds mu.
-func (p *proposer) carry(d *draft, set *TargetSet, r *kernel.Record, once *kernel.Once, done kernel.Completion, token uint64) {
-	var b *batch
-	if once.Session == "" {
-		b = d.joinable(set)
-	}
-	if b == nil {
-		b = d.open(set, p.newBatch())
-	}
-	if once.Session != "" {
-		b.set, b.once = nil, *once // a batch of its own, that the machine may drop
-		p.added(d, onceSize(once))
-	}
-	before := b.builder.Size()
-	delta := b.builder.Append(r)
-	b.expires(r)
-	p.enter(set, d.flight, 1, int64(len(r.Value)))
-	p.added(d, b.builder.Size()-before)
-	d.owe(done, token, b, delta)
 }
 
 // told tells who watches about keyed writes that have been made.

@@ -209,11 +209,7 @@ func (g *Group) Append(set *TargetSet, r *kernel.Record, done kernel.Completion,
 			return err
 		}
 	}
-	err := g.prop.append(set, r, g.limits.RecordBytes, done, token)
-	if err == error(errQueueFull) {
-		return g.appendPartly(set, r, done, token)
-	}
-	return err
+	return g.publish(publication{set: set, r: r, done: done, token: token})
 }
 
 func (g *Group) partitionRoom(set *TargetSet) error {

@@ -198,27 +198,36 @@ func (p *proposer) sizeOf(set *TargetSet, raw []byte) (n, bytes int64) {
 
 // appendPartly appends to the targets of a set that are not full. The outcome is
 // errQueueFull whatever becomes of that.
-func (g *Group) appendPartly(set *TargetSet, r *kernel.Record, done kernel.Completion, token uint64) error {
+func (g *Group) appendPartly(p *publication) error {
 	for {
-		open, full := g.prop.split(set, int64(len(r.Value)))
-		if len(full) > 0 && done != nil {
-			done = &overflowed{to: done, token: token}
+		open, full := g.prop.split(p.set, int64(len(p.r.Value)))
+		if len(full) > 0 && p.done != nil {
+			p.done = &overflowed{to: p.done, token: p.token}
 		}
-		for _, x := range full {
-			if x.deadLetters {
-				g.buryRefused(x.share, r)
-			}
-		}
-		if len(open) == 0 {
-			if done != nil {
-				done.Completed(token, kernel.Result{Offset: -1})
-				done.Flush()
+		g.refused(full, p.r)
+		switch {
+		case len(open) > 0:
+			p.set = g.Targets(open...)
+		case p.command != nil:
+			p.set = nil // the writes are left
+		default:
+			if p.done != nil {
+				p.done.Completed(p.token, kernel.Result{Offset: -1})
+				p.done.Flush()
 			}
 			return nil
 		}
-		set = g.Targets(open...)
-		if err := g.prop.append(set, r, g.limits.RecordBytes, done, token); err != error(errQueueFull) {
+		if err := g.prop.append(p, g.limits.RecordBytes); err != error(errQueueFull) {
 			return err
+		}
+	}
+}
+
+// refused makes the dead letters of a record that full queues have refused.
+func (g *Group) refused(full []*brim, r *kernel.Record) {
+	for _, x := range full {
+		if x.deadLetters {
+			g.buryRefused(x.share, r)
 		}
 	}
 }

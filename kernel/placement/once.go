@@ -7,7 +7,6 @@ import (
 	"maps"
 
 	"github.com/trivium-mq/trivium/kernel"
-	"github.com/trivium-mq/trivium/storage/record"
 )
 
 // maxSession is the longest name of a session.
@@ -15,12 +14,14 @@ const maxSession = 2 * maxName
 
 // AppendOnce is Append of a record that is stored once: the use of the number is
 // noted in the entry that carries the record, and the machine drops a record whose
-// use it has noted before. A dropped one completes without error.
+// use it has noted before. A dropped one completes without error. If a target is
+// full and rejects nobody gets the record, and the number stays unused: the error is
+// that of IsQueueFull.
 func (g *Group) AppendOnce(set *TargetSet, r *kernel.Record, once kernel.Once, done kernel.Completion, token uint64) error {
 	if g.volatile {
 		return g.Append(set, r, done, token) // what it would be a repeat of goes with the process
 	}
-	return g.prop.appendOnce(set, r, g.limits.RecordBytes, &once, done, token)
+	return g.publish(publication{set: set, r: r, once: once, done: done, token: token})
 }
 
 // ReleaseOnce frees numbers of a session: they may be used again. Releasing twice
@@ -75,40 +76,6 @@ func (m *machine) hasLedger(session string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.ledgers[session] != nil
-}
-
-// appendOnce is Group.AppendOnce. The record is a batch of its own, so that the
-// machine can drop it alone.
-func (p *proposer) appendOnce(set *TargetSet, r *kernel.Record, max int, once *kernel.Once, done kernel.Completion, token uint64) error {
-	size := record.EncodedSize(r)
-	if size > max {
-		return errTooLarge
-	}
-	p.mu.Lock()
-	if err := p.admit(); err != nil {
-		p.mu.Unlock()
-		return err
-	}
-	if p.refuses(set, 1, int64(len(r.Value))) {
-		p.mu.Unlock()
-		return errQueueFull // no target takes it: the number stays unused
-	}
-	d := p.draftFor(size)
-	b := d.open(set, p.newBatch())
-	b.set = nil // nothing joins it
-	b.expires(r)
-	p.enter(set, d.flight, 1, int64(len(r.Value)))
-	b.once = *once
-	before := b.builder.Size()
-	b.builder.Append(r)
-	p.added(d, b.builder.Size()-before+onceSize(once))
-	d.owe(done, token, b, 0)
-	due := p.due()
-	p.mu.Unlock()
-	if due {
-		p.seal()
-	}
-	return nil
 }
 
 // post adds a command whose outcome goes to a completion.

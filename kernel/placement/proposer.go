@@ -9,7 +9,6 @@ import (
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/metasvc/raftgroup"
-	"github.com/trivium-mq/trivium/storage/record"
 )
 
 // Shape of the entries. While an entry is in flight the next one gathers, and
@@ -66,40 +65,6 @@ func newProposer(boot uint64, limit int64, out *completer, c clock) *proposer {
 	p.delay = func() {}
 	p.open = p.newDraft()
 	return p
-}
-
-// append is Group.Append.
-func (p *proposer) append(set *TargetSet, r *kernel.Record, max int, done kernel.Completion, token uint64) error {
-	size := record.EncodedSize(r)
-	if size > max {
-		return errTooLarge
-	}
-	p.mu.Lock()
-	if err := p.admit(); err != nil {
-		p.mu.Unlock()
-		return err
-	}
-	if p.refuses(set, 1, int64(len(r.Value))) {
-		p.mu.Unlock()
-		return errQueueFull
-	}
-	d := p.draftFor(size)
-	b := d.joinable(set)
-	if b == nil {
-		b = d.open(set, p.newBatch())
-	}
-	before := b.builder.Size()
-	delta := b.builder.Append(r)
-	b.expires(r)
-	p.enter(set, d.flight, 1, int64(len(r.Value)))
-	p.added(d, b.builder.Size()-before)
-	d.owe(done, token, b, delta)
-	due := p.due()
-	p.mu.Unlock()
-	if due {
-		p.seal()
-	}
-	return nil
 }
 
 // appendBatch is Group.AppendBatch; set has one partition.
