@@ -83,8 +83,7 @@ func TestArgumentsRefused(t *testing.T) {
 	ownOnly(t)
 	c, _ := shared.DialAMQP(t)
 	for arg, v := range map[string]any{
-		"x-expires": int32(1000), "x-message-ttl": int32(1000), "x-max-length": int32(1), "x-max-length-bytes": int32(1), "x-overflow": "drop-head",
-		"x-dead-letter-exchange": "x", "x-max-priority": int32(5), "x-single-active-consumer": true, "x-delivery-limit": int32(3), "x-unheard-of": "x",
+		"x-max-priority": int32(5), "x-single-active-consumer": true, "x-unheard-of": "x",
 	} {
 		ch := channel(t, c)
 		n := name("queue")

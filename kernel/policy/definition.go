@@ -56,6 +56,9 @@ var accepted = map[string]bool{
 	"max-in-memory-length": true, "max-in-memory-bytes": true, "target-group-size": true, "initial-cluster-size": false,
 }
 
+// maxPattern is the longest pattern in bytes.
+const maxPattern = 4096
+
 // Check returns CodeInvalid, or CodeInvalidName, unless p can be used.
 func Check(p *kernel.Policy) error {
 	refuse := func(format string, args ...any) error {
@@ -63,6 +66,9 @@ func Check(p *kernel.Policy) error {
 	}
 	if err := kernel.CheckName("policy", p.Name); err != nil {
 		return err
+	}
+	if len(p.Pattern) > maxPattern {
+		return refuse("the pattern is longer than %d bytes", maxPattern)
 	}
 	if _, err := compile(p.Pattern); err != nil {
 		return refuse("the pattern is no regular expression: %v", err)
