@@ -141,7 +141,17 @@ func (t *content) makeRoom(n int) bool {
 
 // complete publishes.
 func (t *content) complete(body []byte) error {
-	err := t.ch.publish(&t.method, &t.props, body)
+	ch := t.ch
+	err := error(errPressed)
+	if !ch.c.pressed() {
+		err = ch.publish(ch.pub, ch.confirms, &t.method, &t.props, body)
+	}
+	if err == error(errPressed) {
+		h := t.held(body)
+		t.drop()
+		err = ch.c.hold(h)
+	}
+	t.ch.c.rec.trim()
 	t.drop()
 	if err != nil {
 		return t.fault(asFault(err))

@@ -39,7 +39,9 @@ func (e *encoder) appendDelivery(b []byte, k *consumer, tag uint64, d *kernel.De
 		ConsumerTag: k.tag, DeliveryTag: tag, Redelivered: d.Redelivered, Exchange: e.exchange, RoutingKey: e.key,
 	}
 	b = wire.AppendMethod(b, k.ch.id, &e.deliver)
-	return wire.AppendContent(b, k.ch.id, &e.props, d.Record.Value, k.ch.c.frameMax)
+	b = wire.AppendContent(b, k.ch.id, &e.props, d.Record.Value, k.ch.c.frameMax)
+	e.trim()
+	return b
 }
 
 // appendGetOk appends all frames of an answer to basic.get.
@@ -50,7 +52,19 @@ func (e *encoder) appendGetOk(b []byte, k *consumer, tag uint64, d *kernel.Deliv
 		DeliveryTag: tag, Redelivered: d.Redelivered, Exchange: e.exchange, RoutingKey: e.key, MessageCount: count32(ready),
 	}
 	b = wire.AppendMethod(b, k.ch.id, &e.getOk)
-	return wire.AppendContent(b, k.ch.id, &e.props, d.Record.Value, k.ch.c.frameMax)
+	b = wire.AppendContent(b, k.ch.id, &e.props, d.Record.Value, k.ch.c.frameMax)
+	e.trim()
+	return b
+}
+
+// trim lets go of what a message with many headers took.
+func (e *encoder) trim() {
+	if cap(e.table) > keptText {
+		e.table, e.props.Headers = nil, nil
+	}
+	if cap(e.text) > keptText {
+		e.text = nil
+	}
 }
 
 // read fills props, exchange and key from a record. They alias the record.

@@ -76,6 +76,30 @@ type builder struct {
 // the string is used.
 func alias(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
+// keptHeaders is how many headers a builder keeps room for between messages;
+// keptText bounds its bytes, and those of an encoder.
+const (
+	keptHeaders = 256
+	keptText    = 16 << 10
+)
+
+// trim lets go of what a message with many headers took. The record is no longer
+// valid.
+func (b *builder) trim() {
+	if cap(b.record.Headers) > keptHeaders {
+		b.record.Headers = nil
+	}
+	if cap(b.keys) > keptHeaders {
+		b.keys = nil
+	}
+	if cap(b.text) > keptText {
+		b.text = nil
+	}
+	if cap(b.public) > keptText {
+		b.public = nil
+	}
+}
+
 // bytesOf is the bytes of a string, which must not be written to. They are
 // never nil.
 func bytesOf(s string) []byte {

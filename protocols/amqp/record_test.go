@@ -161,6 +161,25 @@ func TestStoredRecords(t *testing.T) {
 }
 
 // Every table of every type comes back byte for byte.
+// TestManyHeadersAreLetGo is row 23 of the faults: what one message with very many
+// headers took is not kept for as long as its connection lasts.
+func TestManyHeadersAreLetGo(t *testing.T) {
+	var b builder
+	p := wire.Properties{Flags: wire.HasHeaders, Headers: bytes.Repeat([]byte{4, 't', 'y', 'p', 'e', 'I', 0, 0, 0, 1}, 10_000)}
+	must(t, b.build(&wire.BasicPublish{}, &p, nil, "guest"))
+	if n := len(b.record.Headers); n < 10_000 {
+		t.Fatalf("%d headers", n)
+	}
+	b.trim()
+	if cap(b.record.Headers) > keptHeaders || cap(b.text) > keptText || cap(b.public) > keptText || cap(b.keys) > keptHeaders {
+		t.Errorf("room for %d headers and %d bytes is kept", cap(b.record.Headers), cap(b.text))
+	}
+	must(t, b.build(&wire.BasicPublish{RoutingKey: "k"}, &wire.Properties{}, nil, "guest"))
+	if string(b.record.Key) != "k" || len(b.record.Headers) != 2 {
+		t.Errorf("the next message: %+v", b.record)
+	}
+}
+
 func TestTablesComeBack(t *testing.T) {
 	for _, table := range []wire.Table{
 		{{Name: "a", Value: "text"}, {Name: "a", Value: "again"}, {Name: "", Value: ""}, {Name: "v"}},

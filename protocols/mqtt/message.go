@@ -60,6 +60,9 @@ func (m *message) fromRecord(r *kernel.Record, name string, v5 bool) {
 	m.setTopic(bytesOf(name), name)
 }
 
+// keptProps is how many bytes of properties a connection keeps room for.
+const keptProps = 16 << 10
+
 func (m *message) reset(v5 bool) {
 	*m = message{v5: v5, qos: 1, expiryAt: -1, props: m.props[:0], name: m.name[:0]}
 }

@@ -69,6 +69,9 @@ func (s *sender) init(version byte, maxPacket, quota int, l *Limits) {
 // unlock releases mu and wakes the writer if there is work for it.
 func (s *sender) unlock() {
 	s.account()
+	if cap(s.msg.props) > keptProps {
+		s.msg.props = nil
+	}
 	wake := s.idle && (len(s.buf) > 0 || len(s.settles) > 0 || s.closed || s.dead)
 	if wake {
 		s.idle = false

@@ -3,6 +3,7 @@ package record
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/crc32"
 	"testing"
@@ -218,6 +219,18 @@ func TestValidate(t *testing.T) {
 				t.Fatalf("records: got %v, want %v", err, c.want)
 			}
 		})
+	}
+}
+
+// TestHeaderLimit: a compressed batch holds more headers than anybody wants to read.
+func TestHeaderLimit(t *testing.T) {
+	for n, want := range map[int]error{MaxHeaders: nil, MaxHeaders + 1: ErrInvalid} {
+		var b Builder
+		b.Reset()
+		b.Append(&Record{Headers: make([]Header, n)})
+		if err := Validate(b.Finish(nil)); !errors.Is(err, want) {
+			t.Errorf("%d headers: %v, want %v", n, err, want)
+		}
 	}
 }
 

@@ -72,10 +72,18 @@ func sectionLimit(batch []byte) int64 {
 // minRecordSize: length, attributes, time, offset, key, value, header count.
 const minRecordSize = 7
 
+// MaxHeaders is how many headers a producer may give one record: more than fit
+// into a header frame of AMQP. In a compressed batch they cost next to nothing, and
+// each costs its reader some forty bytes.
+const MaxHeaders = 64 << 10
+
 func walk(batch, data []byte) error {
 	var it Iter
 	it.ResetRecords(batch, data)
 	for it.Next() {
+		if n := it.view.HeaderCount(); n > MaxHeaders {
+			return fmt.Errorf("%w: %d headers, the limit is %d", ErrInvalid, n, MaxHeaders)
+		}
 		if err := it.view.Headers().check(); err != nil {
 			return err
 		}
