@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"math"
+	"slices"
 	"sync"
 )
 
@@ -16,6 +17,7 @@ type Pool struct {
 	free    int // negative after the limit was lowered
 	waiting []PoolMember
 	called  map[PoolMember]struct{} // woken, and not heard of since
+	owed    map[PoolMember]struct{} // first when they take again, see Owe
 }
 
 // PoolMember is a member as the pool knows it; a pointer.
@@ -27,7 +29,7 @@ type PoolMember interface {
 // NewPool makes a pool of limit units, 0 = without limit.
 func NewPool(limit int) *Pool {
 	limit = poolLimit(limit)
-	return &Pool{limit: limit, free: limit, called: make(map[PoolMember]struct{})}
+	return &Pool{limit: limit, free: limit, called: make(map[PoolMember]struct{}), owed: make(map[PoolMember]struct{})}
 }
 
 func poolLimit(n int) int {
@@ -59,14 +61,17 @@ func (p *Pool) Add(n int) {
 func (p *Pool) Take(m PoolMember, n int) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_, called := p.called[m]
+	_, first := p.called[m]
+	_, owed := p.owed[m]
+	first = first || owed
 	delete(p.called, m)
 	if n <= 0 {
 		return 0
 	}
+	delete(p.owed, m)
 	got := min(n, p.free)
-	if got <= 0 || !called && len(p.waiting)+len(p.called) > 0 { // others were first
-		p.wait(m)
+	if got <= 0 || !first && len(p.waiting)+len(p.called) > 0 { // others were first
+		p.wait(m, first)
 		return 0
 	}
 	p.free -= got
@@ -80,9 +85,17 @@ func (p *Pool) Repay(m PoolMember, n int, more bool) {
 	defer p.mu.Unlock()
 	p.free += n
 	if more {
-		p.wait(m)
+		p.wait(m, false)
 	}
 	p.call()
+}
+
+// Owe says that a member could not use its turn yet: when it takes again it
+// comes before those that wait. Until then nothing is kept for it.
+func (p *Pool) Owe(m PoolMember) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.owed[m] = struct{}{}
 }
 
 // Put gives back n units that were in use, and wakes whom they may serve.
@@ -98,6 +111,7 @@ func (p *Pool) Forget(m PoolMember) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.called, m)
+	delete(p.owed, m)
 	for i, o := range p.waiting {
 		if o == m {
 			p.waiting = append(p.waiting[:i], p.waiting[i+1:]...)
@@ -107,13 +121,17 @@ func (p *Pool) Forget(m PoolMember) {
 	p.call()
 }
 
-func (p *Pool) wait(m PoolMember) {
-	for _, o := range p.waiting {
-		if o == m {
-			return
-		}
+func (p *Pool) wait(m PoolMember, first bool) {
+	at := slices.Index(p.waiting, m)
+	switch {
+	case at < 0 && first:
+		p.waiting = slices.Insert(p.waiting, 0, m)
+	case at < 0:
+		p.waiting = append(p.waiting, m)
+	case first:
+		copy(p.waiting[1:at+1], p.waiting[:at])
+		p.waiting[0] = m
 	}
-	p.waiting = append(p.waiting, m)
 }
 
 // call wakes as many as there are units for.

@@ -97,6 +97,9 @@ func (s *shard) repay(sh *share) {
 		}
 		m.may -= m.got + m.off
 		more := m.lent > 0 && m.got == m.lent && m.may > 0 && sh.group.Ready() > 0
+		if m.lent > m.got && sh.reserving() {
+			m.units.Owe(m) // its records wait for the log only
+		}
 		m.units.Repay(m, m.lent-m.got, more)
 		m.lent = 0
 	}
