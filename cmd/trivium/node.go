@@ -60,7 +60,7 @@ func openNode(c *config.Config, log zerolog.Logger) (_ *node, err error) {
 		&frontMetrics{n.fronts, n.sockets.certificates})
 	n.broker, err = broker.Open(broker.Config{
 		DataDir: c.Node.Data, NodeID: strconv.Itoa(c.Node.ID), Version: Version, Logger: log,
-		Registerer: registry, ClusterAddr: string(c.Cluster.Listen), Settings: c.Settings(),
+		Registerer: registry, ClusterAddr: string(c.Cluster.Listen), Settings: c.Settings(), Tables: amqp.Tables{},
 		Admin: broker.Admin{User: c.Admin.User, Password: c.Admin.Password, PasswordHash: c.Admin.PasswordHash},
 	})
 	if err != nil {

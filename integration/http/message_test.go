@@ -109,3 +109,27 @@ func TestGet(t *testing.T) {
 		}
 	}
 }
+
+// TestPublishWithFurtherKeys: CC, BCC and typed headers route what is published
+// over HTTP as they do over AMQP.
+func TestPublishWithFurtherKeys(t *testing.T) {
+	g := guest(shared)
+	_, ch := shared.DialAMQP(t)
+	for _, queue := range []string{"key-cc", "key-bcc", "key-typed"} {
+		g.must(t, "PUT", "/api/queues/%2F/"+queue, `{"durable":true}`)
+	}
+	harness.Must(t, ch.QueueBind("key-typed", "", "amq.headers", false, amqp.Table{"n": int32(1), "x-match": "all"}))
+	g.must(t, "POST", "/api/exchanges/%2F/amq.default/publish", `{"properties":{"headers":{"CC":["key-cc"],"BCC":["key-bcc"]}},
+		"routing_key":"nowhere","payload":"copy","payload_encoding":"string"}`)
+	g.must(t, "POST", "/api/exchanges/%2F/amq.headers/publish", `{"properties":{"headers":{"n":1}},
+		"routing_key":"","payload":"typed","payload_encoding":"string"}`)
+	for _, queue := range []string{"key-cc", "key-bcc", "key-typed"} {
+		d, ok, err := ch.Get(queue, true)
+		if err != nil || !ok {
+			t.Fatal(queue, ok, err)
+		}
+		if d.Headers["BCC"] != nil {
+			t.Errorf("%s: %v", queue, d.Headers)
+		}
+	}
+}

@@ -22,6 +22,7 @@ type Broker struct {
 	settings Settings
 	limits   Limits
 	version  string
+	tables   Tables
 	nodeID   string
 	// clusterID is drawn when the data directory is made.
 	clusterID string

@@ -35,6 +35,7 @@ type Config struct {
 	// first.
 	Admin  Admin
 	Limits Limits
+	Tables Tables           // nil = records have no typed headers
 	Now    func() time.Time // nil = time.Now
 }
 

@@ -67,9 +67,8 @@ func queueName(a kernel.GroupAddress) string {
 // bury routes and stores the dead letter of one record.
 func (t *tenant) bury(f *placement.Burial, i int) {
 	b := t.b
-	l := newLetter(f, &f.Letters[i], b.now().Unix())
-	table := t.table.Load()
-	m, ok := table.Key(f.Limits.DeadLetterExchange, l.key)
+	l := newLetter(f, &f.Letters[i], b.now().Unix(), b.tables)
+	m, ok := l.route(b, t.table.Load())
 	if !ok {
 		b.dead.unrouted(f, i)
 		return
@@ -158,23 +157,32 @@ func (c *burying) Flush() {}
 // letter is a dead letter on its way.
 type letter struct {
 	record   kernel.Record
-	exchange string // that it is published to
-	key      string // routing key
+	exchange string   // that it is published to
+	key      string   // routing key
+	more     []string // further ones
+	table    []byte   // typed headers, nil = the record's are all
 	deaths   []kernel.Death
 }
 
 // newLetter makes the dead letter of a record: the same, but for its address, its
-// time to live and its history. now is in seconds since 1970.
-func newLetter(f *placement.Burial, from *placement.Letter, now int64) *letter {
+// time to live and its history. It keeps its routing keys, unless the group has
+// one for dead letters: then the further ones go. now is in seconds since 1970.
+func newLetter(f *placement.Burial, from *placement.Letter, now int64, tables Tables) *letter {
 	v := from.Record
 	a := addressOf(v, f.Address.Topic)
-	l := &letter{exchange: f.Limits.DeadLetterExchange, key: a.key}
-	if k := f.Limits.DeadLetterKey; k != nil {
-		l.key = *k
+	l := &letter{exchange: f.Limits.DeadLetterExchange, key: a.key, table: a.table}
+	if a.table != nil {
+		l.more = tables.Keys(a.table)
 	}
 	death := kernel.Death{
 		Queue: queueName(f.Address), Reason: from.Reason, Time: now,
-		Exchange: a.exchange, RoutingKeys: []string{a.key}, Expiration: a.ttl(v),
+		Exchange: a.exchange, RoutingKeys: append([]string{a.key}, l.more...), Expiration: a.ttl(v),
+	}
+	if k := f.Limits.DeadLetterKey; k != nil {
+		l.key = *k
+		if len(l.more) > 0 {
+			l.table, l.more = tables.WithoutKeys(a.table), nil
+		}
 	}
 	l.record = kernel.Record{Key: v.Key, Value: v.Value, Timestamp: v.Timestamp}
 	l.add(kernel.HeaderExchange, []byte(l.exchange))
@@ -182,6 +190,9 @@ func newLetter(f *placement.Burial, from *placement.Letter, now int64) *letter {
 		l.add(kernel.HeaderRoute, []byte(l.key))
 	} else {
 		l.record.Key = []byte(l.key)
+	}
+	if l.table != nil {
+		l.add(kernel.HeaderTable, l.table)
 	}
 	first := l.copy(v)
 	l.deaths = kernel.AddDeath(l.deaths, death)
@@ -213,7 +224,7 @@ func (l *letter) copy(v *kernel.View) (died bool) {
 		switch {
 		case !own && (reserved || kernel.IsDeathHeader(name)):
 			l.add(kernel.HeaderUser+name, value)
-		case name == kernel.HeaderExchange, name == kernel.HeaderRoute, name == kernel.HeaderExpiresAt, name == kernel.HeaderTTL:
+		case name == kernel.HeaderExchange, name == kernel.HeaderRoute, name == kernel.HeaderExpiresAt, name == kernel.HeaderTTL, name == kernel.HeaderTable:
 		case name == kernel.HeaderDeath:
 			l.deaths = kernel.ReadDeaths(value)
 		case name == kernel.HeaderLastDeathQueue, name == kernel.HeaderLastDeathReason, name == kernel.HeaderLastDeathExchange:
@@ -228,7 +239,8 @@ func (l *letter) copy(v *kernel.View) (died bool) {
 // address is where a stored record was published to.
 type address struct {
 	exchange, key string
-	ownKey        bool // the record's key is not the address
+	ownKey        bool   // the record's key is not the address
+	table         []byte // typed headers, aliased; nil = none
 	expires       string
 	stated        string // time to live as its publisher gave it
 	dated         bool   // its time is the client's
@@ -253,6 +265,8 @@ func addressOf(v *kernel.View, topic string) (a address) {
 				a.stated = string(value)
 			case kernel.HeaderTimestamp:
 				a.dated = true
+			case kernel.HeaderTable:
+				a.table = value
 			}
 		}
 	}

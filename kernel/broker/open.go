@@ -48,7 +48,7 @@ type layers struct {
 func Open(cfg Config) (*Broker, error) {
 	b := &Broker{
 		log: cfg.Logger, settings: *DefaultSettings(), limits: cfg.Limits.withDefaults(), version: cfg.Version,
-		now:   cfg.Now,
+		now: cfg.Now, tables: cfg.Tables,
 		conns: make(map[kernel.ConnectionID]*Conn), counters: make(map[kernel.Protocol]*Counters),
 		empty: make(chan struct{}), closed: make(chan struct{}),
 	}

@@ -86,7 +86,7 @@ func checkAliveness(c *call) error {
 		if _, err := conn.DeclareQueue(c.r.Context(), broker.QueueSpec{Name: alivenessQueue}); err != nil {
 			return err
 		}
-		r, err := c.s.cfg.Mapper.Record("", alivenessQueue, nil, []byte("test_message"), c.user.Name)
+		r, _, err := c.s.cfg.Mapper.Record("", alivenessQueue, nil, []byte("test_message"), c.user.Name)
 		if err != nil {
 			return err
 		}

@@ -77,16 +77,17 @@ func publish(c *call) error {
 	if err != nil {
 		return err
 	}
-	r, err := c.s.cfg.Mapper.Record(x.Name, *b.Key, *b.Properties, payload, c.user.Name)
+	r, opt, err := c.s.cfg.Mapper.Record(x.Name, *b.Key, *b.Properties, payload, c.user.Name)
 	if err != nil {
 		return err
 	}
+	opt.Mandatory = true
 	routed := false
 	err = c.within(c.args[0], func(conn *broker.Conn) error {
 		out := make(outcome, 1)
 		p := conn.Publisher(out)
 		defer p.Close()
-		matched, err := p.ToExchange(x.Name, *b.Key, r, kernel.PublishOptions{Mandatory: true}, 0)
+		matched, err := p.ToExchange(x.Name, *b.Key, r, opt, 0)
 		if err != nil || matched == 0 {
 			return err
 		}

@@ -83,6 +83,6 @@ type Mapper interface {
 	Queue(spec *broker.QueueSpec, vhost string, args map[string]any) error
 	Arguments(args map[string]any) ([]kernel.Argument, error)
 	Values(args []kernel.Argument) map[string]any
-	Record(exchange, key string, properties map[string]any, body []byte, user string) (*kernel.Record, error)
+	Record(exchange, key string, properties map[string]any, body []byte, user string) (*kernel.Record, kernel.PublishOptions, error)
 	Message(v *kernel.View, topic string) (exchange, key string, properties map[string]any)
 }

@@ -62,22 +62,25 @@ func jsonArgument(v any) any {
 	return jsonValue([]byte(raw))
 }
 
-// Record makes the record of a message. Its slices alias body.
-func (Mapper) Record(exchange, key string, properties map[string]any, body []byte, user string) (*kernel.Record, error) {
+// Record makes the record of a message, and says how else it is routed. The
+// record's slices alias body.
+func (Mapper) Record(exchange, key string, properties map[string]any, body []byte, user string) (*kernel.Record, kernel.PublishOptions, error) {
+	var opt kernel.PublishOptions
 	if len(exchange) > maxShort || len(key) > maxShort {
-		return nil, kernel.Errorf(kernel.CodeInvalid, "", "", "the exchange's name or the routing key is longer than %d bytes", maxShort)
+		return nil, opt, kernel.Errorf(kernel.CodeInvalid, "", "", "the exchange's name or the routing key is longer than %d bytes", maxShort)
 	}
 	var p wire.Properties
 	for name, v := range properties {
 		if err := setProperty(&p, name, v); err != nil {
-			return nil, err
+			return nil, opt, err
 		}
 	}
-	var b builder
+	b := &builder{}
 	if err := b.build(&wire.BasicPublish{Exchange: exchange, RoutingKey: key}, &p, body, user); err != nil {
-		return nil, unfault(err)
+		return nil, opt, unfault(err)
 	}
-	return &b.record, nil
+	opt.Keys, opt.Fields = b.keys, b
+	return &b.record, opt, nil
 }
 
 // Message shows a stored record, read from a topic of that name, as a message.

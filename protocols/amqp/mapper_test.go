@@ -18,7 +18,7 @@ func TestMapperMessages(t *testing.T) {
 			"list": []any{int64(1), "2"}, "table": map[string]any{"e": true},
 		},
 	}
-	r, err := Mapper{}.Record("amq.direct", "k", given, []byte("body"), "guest")
+	r, _, err := Mapper{}.Record("amq.direct", "k", given, []byte("body"), "guest")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ func TestMapperMessages(t *testing.T) {
 	if exchange != "amq.direct" || key != "k" || !reflect.DeepEqual(got, given) {
 		t.Errorf("%s %s %v", exchange, key, got)
 	}
-	r, err = Mapper{}.Record("", "q", nil, nil, "guest")
+	r, _, err = Mapper{}.Record("", "q", nil, nil, "guest")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestMapperRefuses(t *testing.T) {
 		"too large": {"priority": int64(256)}, "delivery mode": {"delivery_mode": int64(3)}, "somebody else": {"user_id": "other"},
 		"expiration": {"expiration": "soon"}, "headers": {"headers": "x"}, "odd value": {"headers": map[string]any{"a": struct{}{}}},
 	} {
-		if _, err := (Mapper{}).Record("", "q", p, nil, "guest"); kernel.CodeOf(err) == kernel.CodeInternal {
+		if _, _, err := (Mapper{}).Record("", "q", p, nil, "guest"); kernel.CodeOf(err) == kernel.CodeInternal {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
