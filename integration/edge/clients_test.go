@@ -101,7 +101,7 @@ func TestClientsOverEveryListener(t *testing.T) {
 	})
 	t.Run("kcat", func(t *testing.T) {
 		harness.NeedProgram(t, "kcat")
-		cert, key := a.ClientFiles("kcat")
+		cert, key := a.ClientFiles("guest") // the user that it names
 		out := harness.Client(t, time.Minute, "kcat", "-b", at.Kafka, "-X", "security.protocol=ssl", "-X", "ssl.ca.location="+a.CA,
 			"-X", "ssl.certificate.location="+cert, "-X", "ssl.key.location="+key, "-L")
 		if !strings.Contains(out, "broker 1 at "+at.Kafka) {

@@ -123,7 +123,9 @@ func (s *Scram) Final(msg []byte) (proof []byte, ok bool, err error) {
 		return nil, false, scramError("the last message has no proof")
 	}
 	fields := strings.Split(text[:at], ",")
-	if len(fields) < 2 || !strings.HasPrefix(fields[0], "c=") || fields[1] != "r="+s.nonce {
+	// The nonce may have something before it, as for Kafka: some librdkafka send
+	// their own part twice. The proof is over all of it.
+	if len(fields) < 2 || !strings.HasPrefix(fields[0], "c=") || !strings.HasPrefix(fields[1], "r=") || !strings.HasSuffix(fields[1][2:], s.nonce) {
 		return nil, false, scramError("the last message has another nonce, or none")
 	}
 	if binding, err := base64.StdEncoding.DecodeString(fields[0][2:]); err != nil || !bytes.Equal(binding, s.header) {

@@ -44,7 +44,7 @@ func (s *Scram) Step(ctx context.Context, msg []byte) (answer []byte, done bool,
 		s.asked = true
 		answer, err = s.exchange.First(msg, s.key)
 		if err != nil {
-			err = kernel.Errorf(kernel.CodeInvalid, "user", "", "%v", err)
+			err = kernel.Errorf(kernel.CodeInvalid, "", "", "%v", err)
 		}
 		return answer, false, err
 	}
@@ -56,7 +56,7 @@ func (s *Scram) Step(ctx context.Context, msg []byte) (answer []byte, done bool,
 	switch {
 	case err != nil:
 		_ = s.b.loginFailed(ctx, attempt, s.user, s.remote)
-		return nil, false, kernel.Errorf(kernel.CodeInvalid, "user", "", "%v", err)
+		return nil, false, kernel.Errorf(kernel.CodeInvalid, "", "", "%v", err)
 	case !ok || !s.still():
 		return nil, false, s.b.loginFailed(ctx, attempt, s.user, s.remote)
 	}

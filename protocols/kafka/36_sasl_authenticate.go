@@ -105,7 +105,7 @@ func (c *conn) sasl(msg []byte) (answer []byte, err error) {
 func (c *conn) plain(ctx context.Context, msg []byte) (kernel.Identity, error) {
 	parts := bytes.Split(msg, []byte{0})
 	if len(parts) != 3 || len(parts[0]) > 0 && !bytes.Equal(parts[0], parts[1]) {
-		return kernel.Identity{}, kernel.Errorf(kernel.CodeInvalid, "user", "", "the PLAIN message is malformed")
+		return kernel.Identity{}, kernel.Errorf(kernel.CodeInvalid, "", "", "the PLAIN message is malformed")
 	}
 	return c.srv.node.Authenticate(ctx, "", string(parts[1]), string(parts[2]), c.net.RemoteAddr())
 }
