@@ -99,14 +99,6 @@ func TestArgumentsRefused(t *testing.T) {
 			t.Errorf("x-retention %v: %v", v, err)
 		}
 	}
-	err := channel(t, c).ExchangeDeclare(name("x"), "headers", true, false, false, false, nil)
-	if e, ok := err.(*amqp091.Error); !ok || e.Code != 406 || e.Reason != "PRECONDITION_FAILED - exchange type 'headers' is not supported yet" {
-		t.Errorf("%v", err)
-	}
-	err = channel(t, c).ExchangeDeclare(name("x"), "direct", true, false, false, false, args{"alternate-exchange": "y"})
-	if e, ok := err.(*amqp091.Error); !ok || e.Code != 406 {
-		t.Errorf("%v", err)
-	}
 	for _, arg := range []string{"x-priority", "x-stream-offset", "x-consumer-timeout"} {
 		ch := channel(t, c)
 		_, err := ch.Consume(newQueue(t, ch), "", false, false, false, false, args{arg: int32(1)})

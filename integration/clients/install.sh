@@ -14,6 +14,7 @@ want() { # want PACKAGE TEST-COMMAND...
 want kcat command -v kcat
 want mosquitto-clients command -v mosquitto_pub
 want python3-pika /usr/bin/python3 -c 'import pika'
+want python3-celery /usr/bin/python3 -c 'import celery'
 want python3-confluent-kafka /usr/bin/python3 -c 'import confluent_kafka'
 want python3-paho-mqtt /usr/bin/python3 -c 'import paho.mqtt.client'
 command -v node >/dev/null 2>&1 || missing="$missing nodejs npm"
