@@ -30,6 +30,7 @@ const (
 	CodeSequenceGap                // the producer's sequence skips ahead
 	CodeFenced                     // the producer, member or session has been replaced by a newer one
 	CodeDropped                    // the object was deleted while in use
+	CodePressure                   // the node is short of disk or memory: certainly not done, and possible again when that ends
 )
 
 // Error is every error the kernel returns on purpose.

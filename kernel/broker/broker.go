@@ -33,7 +33,8 @@ type Broker struct {
 	layers   // what lies below, in the order of opening
 	tenants  tenants
 	access   *access
-	watcher  sync.WaitGroup // of watchAccess
+	alarms   *alarms
+	watcher  sync.WaitGroup // of watchAccess, watchAlarms
 	retained *retained
 	backlogs backlogs
 	expiry   expirer

@@ -66,6 +66,11 @@ func DefaultSettings() *Settings {
 // Limits bounds what a node keeps. Zero fields take their defaults.
 type Limits struct {
 	Placement placement.Limits
+	// MemoryBytes is what the process should use: with more than 70 % of it in use,
+	// publishes are refused. 0 = no limit.
+	MemoryBytes int64
+	// CacheBytes of log that is not sealed yet stay in memory: 64 MiB.
+	CacheBytes int64
 	// Topics, Exchanges and Bindings of one tenant: 200,000, 100,000 and
 	// 1,000,000.
 	Topics, Exchanges, Bindings int
@@ -109,6 +114,9 @@ func (l Limits) withDefaults() Limits {
 	def(&l.Retained, 2_000_000)
 	if l.RetainedBytes <= 0 {
 		l.RetainedBytes = 1 << 30
+	}
+	if l.CacheBytes <= 0 {
+		l.CacheBytes = 64 << 20
 	}
 	if l.BacklogBytes <= 0 {
 		l.BacklogBytes = 256 << 20

@@ -23,6 +23,7 @@ type Conn struct {
 	operator bool          // permissions are not looked at
 	stop     chan struct{} // closed when Close begins
 	pauses   pauses        // with slow live subscribers
+	alarmed  atomic.Pointer[func()]
 
 	endOnce sync.Once
 	ended   func(reason error)

@@ -38,6 +38,12 @@ var (
 	descLoginsBans    = desc("logins_bans_total", "Addresses whose logins were refused for a while.")
 	descLoginsWaiting = desc("logins_waiting", "Logins that wait because of failures.")
 
+	descAlarm    = desc("alarm", "1 while the node is short of that and refuses publishes.", "resource")
+	descRaised   = desc("alarms_total", "How often the node has become short of that.", "resource")
+	descDiskFree = desc("disk_free_bytes", "Free bytes of the volume of the data directory.")
+	descShed     = desc("publishes_shed_total", "Publishes without an answer (MQTT QoS 0) that were refused, and so lost.", "protocol")
+	descPressed  = desc("publishes_refused_total", "Publishes refused because the node was short of disk or memory.", "placement")
+
 	descConnections = desc("connections", "Connections open now.")
 	descQueues      = desc("queues", "Queues and share groups.")
 	descExchanges   = desc("exchanges", "Exchanges.")
@@ -86,12 +92,15 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		count(descSettled, float64(n.Settled.Load()), p)
 		count(descDropped, float64(n.Dropped.Load()), p)
 		count(descCut, float64(n.Cut.Load()), p)
+		count(descShed, float64(n.Shed.Load()), p)
 		count(descOpened, float64(n.Opened.Load()), p)
 		count(descClosed, float64(n.Closed.Load()), p)
 		count(descRefused, float64(n.Refused.Load()), p)
 	}
 	count(descBacklog, float64(c.b.backlogs.dropped.Load()))
 	gauge(descRetained, float64(c.b.retained.count()))
+	gauge(descDiskFree, float64(o.DiskFree))
+	c.b.alarms.collect(ch)
 	gauge(descConnections, float64(o.Connections))
 	gauge(descQueues, float64(o.Queues))
 	gauge(descExchanges, float64(o.Exchanges))
@@ -115,6 +124,18 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	collectPlacement(ch, "volatile", c.b.volatile.Metrics())
 }
 
+func (a *alarms) collect(ch chan<- prometheus.Metric) {
+	now := a.now.Load()
+	for i, on := range []bool{now.Disk.On, now.Memory.On} {
+		name, v := [...]string{"disk", "memory"}[i], 0.0
+		if on {
+			v = 1
+		}
+		ch <- prometheus.MustNewConstMetric(descAlarm, prometheus.GaugeValue, v, name)
+		ch <- prometheus.MustNewConstMetric(descRaised, prometheus.CounterValue, float64(a.raised[i].Load()), name)
+	}
+}
+
 func collectPlacement(ch chan<- prometheus.Metric, name string, m *placement.Metrics) {
 	for _, v := range []struct {
 		desc  *prometheus.Desc
@@ -122,7 +143,7 @@ func collectPlacement(ch chan<- prometheus.Metric, name string, m *placement.Met
 	}{
 		{descRecords, m.Records.Load()}, {descEntries, m.Entries.Load()}, {descDead, m.Dead.Load()},
 		{descExpired, m.Expired.Load()}, {descOverflowed, m.Overflowed.Load()}, {descLost, m.Lost.Load()}, {descCheckpoints, m.Checkpoints.Load()},
-		{descSealFailed, m.SealFailures.Load()}, {descMerges, m.Merges.Load()}, {descMerged, m.MergedBytes.Load()},
+		{descSealFailed, m.SealFailures.Load()}, {descMerges, m.Merges.Load()}, {descMerged, m.MergedBytes.Load()}, {descPressed, m.Refused.Load()},
 	} {
 		ch <- prometheus.MustNewConstMetric(v.desc, prometheus.CounterValue, float64(v.value), name)
 	}

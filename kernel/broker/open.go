@@ -26,8 +26,6 @@ import (
 const (
 	// startWait bounds the wait for leadership and replay.
 	startWait = 10 * time.Minute
-	// cacheBytes of not yet sealed log stay in memory.
-	cacheBytes = 64 << 20
 )
 
 // layers are what the broker stands on, in the order of opening.
@@ -58,6 +56,7 @@ func Open(cfg Config) (*Broker, error) {
 	if cfg.Settings != nil {
 		b.settings = *cfg.Settings
 	}
+	b.alarms = newAlarms(b.log)
 	b.access = newAccess(b.settings.Logins, b.log)
 	b.dead.loaded = make(chan struct{})
 	b.ctx, b.cancel = context.WithCancel(context.Background())
@@ -78,6 +77,7 @@ func Open(cfg Config) (*Broker, error) {
 	}
 	close(b.dead.loaded)
 	b.watcher.Go(b.watchAccess)
+	b.watcher.Go(func() { b.watchAlarms(newMemoryGauge(b.limits.MemoryBytes)) })
 	return b, nil
 }
 
@@ -123,7 +123,7 @@ func (b *Broker) openLayers(cfg Config) (err error) {
 	}
 	pc := placement.Config{
 		ID: durablePlacement, FS: fsys, Dir: path.Join(dir, placementDir),
-		WAL: b.wal.Group(durablePlacement), KV: b.kv, Cache: slog.NewCache(cacheBytes),
+		WAL: b.wal.Group(durablePlacement), KV: b.kv, Cache: slog.NewCache(b.limits.CacheBytes),
 		Raft: placement.Raft{
 			NodeID: b.nodeID, Bootstrap: []raftgroup.Server{{ID: b.nodeID, Address: b.nodeID}},
 			Transport: b.transport(durablePlacement),
@@ -131,11 +131,14 @@ func (b *Broker) openLayers(cfg Config) (err error) {
 			KeepBytes: 1,    // the log from the older checkpoint on is enough
 		},
 		Logger: b.log, Now: cfg.Now, Limits: limits, Bury: b.bury, Watch: b.retained.wrote, OnFailure: b.fail,
+		OnDisk: b.alarms.disk, Hold: b.alarms.hold,
 	}
 	if b.durable, err = placement.Open(pc); err != nil {
 		return err
 	}
-	b.volatile, err = placement.OpenVolatile(placement.Config{Logger: b.log, Now: cfg.Now, Limits: b.limits.Placement, Bury: b.bury, OnFailure: b.fail})
+	b.volatile, err = placement.OpenVolatile(placement.Config{
+		Logger: b.log, Now: cfg.Now, Limits: b.limits.Placement, Bury: b.bury, OnFailure: b.fail, Hold: b.alarms.hold,
+	})
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ type Counters struct {
 	Settled  atomic.Uint64 // records accepted, refused or auto-settled by members
 	Dropped  atomic.Uint64 // live messages dropped at a full buffer
 	Cut      atomic.Uint64 // records handed out without headers that the client could not take
+	Shed     atomic.Uint64 // publishes without an answer that were refused, counted by the adapter
 	Opened   atomic.Uint64 // connections opened
 	Closed   atomic.Uint64
 	Refused  atomic.Uint64 // failed authentications and refused connections
@@ -49,6 +50,8 @@ type Overview struct {
 	Protocols   map[kernel.Protocol]*Counters
 	Syncs       uint64 // fsyncs of the write-ahead log since start
 	LogBytes    uint64 // bytes appended to it
+	DiskFree    int64  // bytes of the volume, as last looked
+	DiskLow     int64  // below which publishes are refused
 }
 
 // Overview returns the totals now. Queues counts queues and shares; Ready, Held
@@ -59,6 +62,7 @@ func (b *Broker) Overview() Overview {
 		NodeID: b.nodeID, Version: b.version, Started: b.started, Protocols: make(map[kernel.Protocol]*Counters),
 		Syncs: uint64(wal.Syncs), LogBytes: uint64(wal.AppendedBytes),
 	}
+	o.DiskFree, o.DiskLow = b.durable.Disk()
 	b.mu.Lock()
 	o.Connections = len(b.conns)
 	for p, n := range b.counters {

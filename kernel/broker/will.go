@@ -197,7 +197,7 @@ func (e *sessionEntry) publishWill(c *Conn) {
 // isPassing reports errors that may not come again.
 func isPassing(err error) bool {
 	switch kernel.CodeOf(err) {
-	case kernel.CodeUnavailable, kernel.CodeLimit, kernel.CodeUnknown:
+	case kernel.CodeUnavailable, kernel.CodeLimit, kernel.CodePressure, kernel.CodeUnknown:
 		return true
 	}
 	return false

@@ -43,6 +43,13 @@ type Config struct {
 	// goroutine of its own: it makes their dead letters and calls Done for each, on
 	// any goroutine. nil drops them.
 	Bury func(*Burial)
+	// OnDisk is told when the disk is found low, before the first publish is refused
+	// for it, and when it has room again, after the last one; free and floor are in
+	// bytes. It must not block. May be nil.
+	OnDisk func(low bool, free, floor int64)
+	// Hold returns an error while publishes are to be refused, for a reason outside
+	// the group. It is called for each, and must not block. May be nil.
+	Hold func() error
 	// OnFailure is called when the group cannot go on; the node should stop
 	// then. It must not call Close itself, which would wait for it. May be nil.
 	OnFailure func(error)
@@ -99,6 +106,18 @@ func (l Limits) withDefaults() Limits {
 	def(&l.SealBytes, 64<<20)
 	def(&l.DiskFloor, 192<<20)
 	return l
+}
+
+// held refuses publishes for reasons outside the group.
+func (g *Group) held() error {
+	if g.cfg.Hold == nil {
+		return nil
+	}
+	err := g.cfg.Hold()
+	if err != nil {
+		g.metrics.Refused.Add(1)
+	}
+	return err
 }
 
 // randomBoot draws a number for Config.Boot.

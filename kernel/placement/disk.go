@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"sync"
 	"sync/atomic"
 
 	"github.com/rs/zerolog"
@@ -10,9 +11,11 @@ import (
 // refused while it is low, so that seals, settlements, checkpoints and keyed
 // state, which free space or are small, find some. The zero disk is never low.
 type disk struct {
+	mu     sync.Mutex // one turn at a time
 	free   func() (int64, error)
 	floor  int64
 	logger zerolog.Logger
+	tell   func(low bool, free, floor int64) // may be nil
 	low    atomic.Bool
 	deaf   atomic.Bool  // free has failed
 	room   atomic.Int64 // free bytes at the last look
@@ -24,7 +27,7 @@ const lookBytes = 8 << 20
 
 // open begins to watch the volume of a group's directory. floor is in bytes.
 func (d *disk) open(cfg Config, floor int64) {
-	d.logger, d.floor = cfg.Logger, floor
+	d.logger, d.floor, d.tell = cfg.Logger, floor, cfg.OnDisk
 	d.free = func() (int64, error) { return cfg.FS.Free(cfg.Dir) }
 	if size, err := cfg.FS.Capacity(cfg.Dir); err == nil {
 		d.floor = min(floor, size/4)
@@ -55,14 +58,29 @@ func (d *disk) look() {
 	}
 	d.deaf.Store(false)
 	d.room.Store(free)
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	switch {
 	case free < d.floor:
-		if !d.low.Swap(true) {
+		if !d.low.Load() {
+			d.notify(true, free)
+			d.low.Store(true)
 			d.logger.Error().Int64("free", free).Int64("floor", d.floor).Msg("the disk is low: publishes are refused")
 		}
 	case free-d.floor >= d.floor/8: // not at every file that comes and goes
 		if d.low.Swap(false) {
+			d.notify(false, free)
 			d.logger.Info().Int64("free", free).Msg("the disk has room again: publishes are taken")
 		}
 	}
 }
+
+func (d *disk) notify(low bool, free int64) {
+	if d.tell != nil {
+		d.tell(low, free, d.floor)
+	}
+}
+
+// Disk returns how many bytes of the volume were free at the last look, and below
+// how many publishes are refused; zeros if it is not known.
+func (g *Group) Disk() (free, floor int64) { return g.disk.room.Load(), g.disk.floor }

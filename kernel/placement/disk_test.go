@@ -99,11 +99,11 @@ func TestLowDisk(t *testing.T) {
 	g.tick()
 	refused := func() {
 		t.Helper()
-		code(t, g.Append(g.Targets(parts...), numbered(1), nil, 0), kernel.CodeLimit)
+		code(t, g.Append(g.Targets(parts...), numbered(1), nil, 0), kernel.CodePressure)
 		_, err := g.CreatePartitions(soon(t), topicN(3), []PartitionSpec{{}}, 1)
-		code(t, err, kernel.CodeLimit)
+		code(t, err, kernel.CodePressure)
 		_, err = g.CreateGroup(soon(t), GroupSpec{Topic: topicN(1), Address: kernel.QueueAddress("/", "new")}, 1)
-		code(t, err, kernel.CodeLimit)
+		code(t, err, kernel.CodePressure)
 	}
 	refused()
 	queue(t, g, 1, 1, kernel.RetainUsed) // is there
@@ -127,7 +127,7 @@ func TestLowDisk(t *testing.T) {
 	fs.SetFree(floor + floor/16)
 	n.limits.DiskFloor = 2 * floor
 	g = n.open()
-	code(t, g.Append(g.Targets(parts...), numbered(1), nil, 0), kernel.CodeLimit) // from the start
+	code(t, g.Append(g.Targets(parts...), numbered(1), nil, 0), kernel.CodePressure) // from the start
 	consume(t, g, id, 10)
 }
 
@@ -151,7 +151,7 @@ func TestFloorOfSmallDisk(t *testing.T) {
 	publish(t, g, g.Targets(parts...), 0, 10)
 	fs.SetFree(floor/2 - 1)
 	g.tick()
-	code(t, g.Append(g.Targets(parts...), numbered(1), nil, 0), kernel.CodeLimit)
+	code(t, g.Append(g.Targets(parts...), numbered(1), nil, 0), kernel.CodePressure)
 }
 
 // TestLowDiskIsFreed: while the disk is low, what has been settled leaves it,

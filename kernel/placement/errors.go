@@ -11,7 +11,7 @@ var (
 	errUnknown    = &kernel.Error{Code: kernel.CodeUnknown, Detail: "the outcome is unknown"}
 	errBusy       = &kernel.Error{Code: kernel.CodeLimit, Detail: "too many bytes are on their way to the log"}
 	errFull       = &kernel.Error{Code: kernel.CodeLimit, Detail: "the memory for volatile queues is used up"}
-	errLowDisk    = &kernel.Error{Code: kernel.CodeLimit, Detail: "the disk is low"}
+	errLowDisk    = &kernel.Error{Code: kernel.CodePressure, Detail: "the disk is low"}
 	errUnsealed   = &kernel.Error{Code: kernel.CodeUnavailable, Detail: "the log grows and cannot be sealed, see the node's log"}
 	errTooLarge   = &kernel.Error{Code: kernel.CodeTooLarge, Detail: "the record is larger than the limit"}
 	errGap        = &kernel.Error{Code: kernel.CodeSequenceGap, Detail: "the sequence number is not the next one"}

@@ -96,7 +96,7 @@ func (g *Group) volatileRoom() error {
 	if g.machine.log.Bytes() > g.limits.VolatileBytes {
 		return errFull
 	}
-	return nil
+	return g.held()
 }
 
 // onLead begins to serve: everything committed before term has been applied.
@@ -197,7 +197,7 @@ func (g *Group) Metrics() *Metrics { return &g.metrics }
 
 // Append adds r to every partition of set, in the order of the calls. It
 // copies r. An error (CodeTooLarge; CodeUnavailable: not leading or stopped;
-// CodeLimit: the disk is low, a volatile group is full, or far too much is in
+// CodePressure: the disk is low, or Config.Hold says so; CodeLimit: a volatile group is full, or far too much is in
 // flight) means that nothing happened; otherwise done.Completed(token) follows
 // exactly once, on a goroutine of the group. done may be nil; its dynamic type
 // must be comparable (a pointer). It does not wait: see Wait. A target that is
@@ -243,8 +243,8 @@ func (g *Group) AppendBatch(p PartitionID, batch []byte, done kernel.Completion,
 }
 
 // Wait holds a publisher back while more bytes are in flight than the budget
-// allows, at most two seconds or until stop is closed. It returns CodeLimit if
-// that did not help and CodeUnavailable if the group has stopped.
+// allows, at most two seconds or until stop is closed; then it is Append's to
+// refuse. It returns CodeUnavailable if the group has stopped.
 func (g *Group) Wait(stop <-chan struct{}) error { return g.prop.wait(stop) }
 
 // Topics lists the topics in the group.

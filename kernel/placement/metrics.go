@@ -22,6 +22,7 @@ type Metrics struct {
 	SealFailures atomic.Uint64
 	Merges       atomic.Uint64
 	MergedBytes  atomic.Uint64 // written by merges
+	Refused      atomic.Uint64 // publishes refused because the node was short of something
 }
 
 // Histogram counts durations in buckets that double from 62.5 us on.

@@ -127,7 +127,11 @@ func reaches(log *wal.Group, index uint64, damaged bool) error {
 // can be sealed.
 func (g *Group) durableRoom() error {
 	if g.disk.low.Load() {
+		g.metrics.Refused.Add(1)
 		return errLowDisk
+	}
+	if err := g.held(); err != nil {
+		return err
 	}
 	if g.machine.sinceSeal.Load() > 16*g.limits.SealBytes || g.sealer.behind() {
 		return errUnsealed

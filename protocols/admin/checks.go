@@ -23,8 +23,26 @@ func (c *call) checkResult(failed string, more map[string]any) error {
 	return nil
 }
 
-// checkServing is for the checks that ask whether the node serves: alarms,
-// local-alarms and virtual-hosts.
+// checkAlarms is GET /api/health/checks/alarms and local-alarms. A node that does
+// not serve fails it as well.
+func checkAlarms(c *call) error {
+	alarms := c.s.node.Alarms()
+	if !alarms.Any() {
+		return checkServing(c)
+	}
+	on := []map[string]string{}
+	for _, a := range []struct {
+		name  string
+		alarm broker.Alarm
+	}{{"memory", alarms.Memory}, {"disk", alarms.Disk}} {
+		if a.alarm.On {
+			on = append(on, map[string]string{"node": c.s.name(), "resource": a.name, "detail": a.alarm.Reason})
+		}
+	}
+	return c.checkResult("There are alarms in effect in the cluster", map[string]any{"alarms": on})
+}
+
+// checkServing is for the checks that ask whether the node serves: virtual-hosts.
 func checkServing(c *call) error {
 	if err := c.s.node.Ready(); err != nil {
 		return c.checkResult(err.Error(), nil)

@@ -19,6 +19,7 @@ type Node interface {
 	Operate(id kernel.Identity, info kernel.ConnectionInfo) (*broker.Conn, error)
 	CloseConnection(id kernel.ConnectionID, reason string) error
 	Ready() error
+	Alarms() *broker.Alarms
 }
 
 // Listings are snapshots of what there is.

@@ -22,6 +22,8 @@ type nodeInfo struct {
 	MemLimit      int64          `json:"mem_limit"` // where garbage is collected in earnest
 	MemAlarm      bool           `json:"mem_alarm"`
 	DiskAlarm     bool           `json:"disk_free_alarm"`
+	DiskFree      int64          `json:"disk_free"`       // bytes
+	DiskLimit     int64          `json:"disk_free_limit"` // publishes need so much
 	Sockets       int            `json:"sockets_used"`
 	RunQueue      int            `json:"run_queue"`
 	RatesMode     string         `json:"rates_mode"`
@@ -47,7 +49,7 @@ type application struct {
 }
 
 func (s *Server) nodeInfo() nodeInfo {
-	o := s.node.Overview()
+	o, alarms := s.node.Overview(), s.node.Alarms()
 	name := s.nodeName(o.NodeID)
 	_, contexts := s.listeners(name)
 	memory := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
@@ -56,6 +58,7 @@ func (s *Server) nodeInfo() nodeInfo {
 		Name: name, Type: "disc", Running: s.node.Ready() == nil, Uptime: time.Since(o.Started).Milliseconds(), PID: os.Getpid(),
 		Processors: runtime.GOMAXPROCS(0), Goroutines: runtime.NumGoroutine(),
 		MemUsed: memory[0].Value.Uint64() - memory[1].Value.Uint64(), MemLimit: debug.SetMemoryLimit(-1),
+		MemAlarm: alarms.Memory.On, DiskAlarm: alarms.Disk.On, DiskFree: o.DiskFree, DiskLimit: o.DiskLow,
 		Sockets: o.Connections, RatesMode: "basic", ExchangeTypes: exchangeTypes,
 		Mechanisms:   []mechanism{{"PLAIN", "SASL PLAIN authentication mechanism", true}, {"AMQPLAIN", "QPid AMQPLAIN mechanism", true}},
 		Applications: []application{{"trivium", "Trivium", o.Version}},

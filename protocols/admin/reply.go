@@ -47,6 +47,7 @@ var codes = map[kernel.Code]refusal{
 	kernel.CodeOutOfRange:     {status: http.StatusBadRequest, kind: "bad_request"},
 	kernel.CodeSequenceGap:    {status: http.StatusBadRequest, kind: "bad_request"},
 	kernel.CodeFenced:         {status: http.StatusServiceUnavailable, kind: "unavailable"},
+	kernel.CodePressure:       {status: http.StatusServiceUnavailable, kind: "unavailable"},
 	kernel.CodeDropped:        {status: http.StatusNotFound, kind: "not_found"},
 }
 

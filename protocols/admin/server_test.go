@@ -29,6 +29,7 @@ type fakeNode struct {
 	notReady  error
 	published uint64
 	counters  broker.Counters
+	alarms    broker.Alarms
 }
 
 func (n *fakeNode) Login(_ context.Context, user, password string, remote net.Addr) (*kernel.User, error) {
@@ -63,6 +64,7 @@ func (n *fakeNode) Counters(kernel.Protocol) *broker.Counters { return &n.counte
 
 func (n *fakeNode) HasTenant(t string) bool { return t == "/" || t == "other" }
 func (n *fakeNode) Ready() error            { return n.notReady }
+func (n *fakeNode) Alarms() *broker.Alarms  { return &n.alarms }
 
 func (n *fakeNode) Overview() broker.Overview {
 	return broker.Overview{

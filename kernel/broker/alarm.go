@@ -1,0 +1,145 @@
+package broker
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/trivium-mq/trivium/kernel"
+)
+
+// Alarm says whether the node is short of something.
+type Alarm struct {
+	On     bool
+	Since  time.Time // of On
+	Reason string    // for people, with the figures at that time
+}
+
+// Alarms are what a node may be short of. While one is on, publishes are refused
+// (CodePressure); deliveries, settlements, deletions and purges go on. A snapshot
+// is immutable.
+type Alarms struct {
+	Disk   Alarm
+	Memory Alarm
+}
+
+// Any reports whether an alarm is on.
+func (a *Alarms) Any() bool { return a.Disk.On || a.Memory.On }
+
+// Short names what the node is short of, such as "memory & disk"; "" is nothing.
+func (a *Alarms) Short() string {
+	var short []string
+	if a.Memory.On {
+		short = append(short, "memory")
+	}
+	if a.Disk.On {
+		short = append(short, "disk")
+	}
+	return strings.Join(short, " & ")
+}
+
+// alarms keeps the alarms of a node.
+type alarms struct {
+	log zerolog.Logger
+	// changed wakes who tells the connections; capacity 1.
+	changed chan struct{}
+
+	mu     sync.Mutex // one change at a time
+	now    atomic.Pointer[Alarms]
+	raised [2]atomic.Uint64 // disk, memory: how often so far
+}
+
+func newAlarms(log zerolog.Logger) *alarms {
+	a := &alarms{log: log, changed: make(chan struct{}, 1)}
+	a.now.Store(&Alarms{})
+	return a
+}
+
+// change makes a new snapshot and has the connections told of it.
+func (a *alarms) change(fn func(*Alarms)) {
+	a.mu.Lock()
+	next := *a.now.Load()
+	fn(&next)
+	a.now.Store(&next)
+	a.mu.Unlock()
+	select {
+	case a.changed <- struct{}{}:
+	default:
+	}
+}
+
+// disk is placement.Config.OnDisk, which logs it as well.
+func (a *alarms) disk(low bool, free, floor int64) {
+	a.change(func(now *Alarms) {
+		now.Disk = Alarm{}
+		if low {
+			a.raised[0].Add(1)
+			now.Disk = Alarm{On: true, Since: time.Now(), Reason: fmt.Sprintf("%d MiB of the disk are free, publishes need %d MiB", free>>20, floor>>20)}
+		}
+	})
+}
+
+// memory raises or ends the memory alarm.
+func (a *alarms) memory(on bool, used, limit int64) {
+	a.change(func(now *Alarms) {
+		now.Memory = Alarm{}
+		if on {
+			a.raised[1].Add(1)
+			now.Memory = Alarm{On: true, Since: time.Now(), Reason: fmt.Sprintf("%d MiB of memory are in use, the limit is %d MiB", used>>20, limit>>20)}
+		}
+	})
+	if on {
+		a.log.Error().Int64("used", used).Int64("limit", limit).Msg("memory is low: publishes are refused")
+		return
+	}
+	a.log.Info().Int64("used", used).Int64("limit", limit).Msg("there is memory again: publishes are taken")
+}
+
+var errLowMemory = &kernel.Error{Code: kernel.CodePressure, Detail: "the node is low on memory"}
+
+// hold is placement.Config.Hold. The disk is the placement group's own to refuse for.
+func (a *alarms) hold() error {
+	if a.now.Load().Memory.On {
+		return errLowMemory
+	}
+	return nil
+}
+
+// Alarms returns what the node is short of now. It costs an atomic load.
+func (b *Broker) Alarms() *Alarms { return b.alarms.now.Load() }
+
+// Alarms is Broker.Alarms.
+func (c *Conn) Alarms() *Alarms { return c.b.alarms.now.Load() }
+
+// WatchAlarms has fn called, on a goroutine of the kernel, after each change of
+// Alarms; it must not block. A publish refused with CodePressure is possible again
+// once Alarms says that none is on. Call it once, before publishing.
+func (c *Conn) WatchAlarms(fn func()) { c.alarmed.Store(&fn) }
+
+// watchAlarms tells the connections of changes and looks at the memory, until the
+// broker closes.
+func (b *Broker) watchAlarms(m *memoryGauge) {
+	tick := time.NewTicker(memoryLook)
+	defer tick.Stop()
+	for {
+		select {
+		case <-b.ctx.Done():
+			return
+		case <-b.alarms.changed:
+			b.mu.Lock()
+			conns := b.connections()
+			b.mu.Unlock()
+			for _, c := range conns {
+				if fn := c.alarmed.Load(); fn != nil {
+					(*fn)()
+				}
+			}
+		case <-tick.C:
+			m.look(b.alarms)
+		}
+	}
+}
