@@ -23,6 +23,8 @@ type link interface {
 	Close()
 	Counters() *broker.Counters
 	HasTag(tag string) bool // of the user
+	Alarms() *broker.Alarms
+	WatchAlarms(fn func())
 
 	DeclareExchange(ctx context.Context, x kernel.Exchange) error
 	Exchange(name string) (kernel.Exchange, error)

@@ -48,6 +48,7 @@ func benchConn(src *loop) *conn {
 	c := newConn(newServer(Config{}, newFakeNode()), nil)
 	c.user = "guest"
 	c.link = &fakeLink{n: newFakeNode()}
+	c.watchAlarms()
 	c.count = c.link.Counters()
 	c.frames = wire.NewFrameReader(src, DefaultFrameMax)
 	return c

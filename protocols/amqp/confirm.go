@@ -56,6 +56,15 @@ func (w *confirms) begin() uint64 {
 	return seq
 }
 
+// undo takes back the last begin: the publish is made later.
+func (w *confirms) undo(seq uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if seq+1 == w.next {
+		w.next--
+	}
+}
+
 func (w *confirms) grow() {
 	old := w.ring
 	w.ring = make([]outcome, 2*len(old))

@@ -41,6 +41,7 @@ type conn struct {
 	channelMax int
 	authClose  bool // client wants connection.close on a failed login
 	cancelNote bool // client understands basic.cancel from the server
+	blockNote  bool // client understands connection.blocked
 	clientName string
 	mechanism  string            // it authenticated by
 	properties []kernel.Argument // what it says of itself
@@ -58,6 +59,9 @@ type conn struct {
 	decoder  wire.Decoder
 
 	unfinished int // bytes of bodies that are not whole yet
+	blocked    blocked
+
+	gone atomic.Bool // the writer has failed
 
 	closing atomic.Bool // a close is under way, frames are discarded; set under out.mu
 
@@ -76,6 +80,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 		channels: make(map[uint16]*channel),
 	}
 	c.frames = wire.NewFrameReader(c, preAuthFrameMax)
+	c.blocked.wake = make(chan struct{}, 1)
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.login, c.cutLogin = context.WithCancel(c.ctx)
 	return c
@@ -90,6 +95,8 @@ func (c *conn) run() {
 				c.log.Warn().Stringer("peer", c.nc.RemoteAddr()).Str("user", c.user).Msg("AMQP connection cut: " + err.Error())
 			}
 			c.nc.Close() // the reader ends, too
+			c.gone.Store(true)
+			c.unpark()
 		} else if w, ok := c.nc.(interface{ CloseWrite() error }); ok {
 			w.CloseWrite() // what was written arrives although more is unread
 		}
@@ -172,6 +179,7 @@ func (c *conn) setClosing(m *wire.ConnectionClose) {
 	if !already {
 		c.out.sendLast(0, m)
 	}
+	c.unpark()
 }
 
 // forceClose ends the connection from outside. It does not block.
@@ -184,10 +192,24 @@ func (c *conn) forceClose(text string) {
 // Read reads from the socket; it is what the frame reader calls. It keeps the
 // deadline ahead, with some slack so that not every read has to set it.
 func (c *conn) Read(b []byte) (int, error) {
+	for {
+		if c.blocked.relief.Load() {
+			if err := c.relieved(); err != nil {
+				return 0, err
+			}
+		}
+		n, err := c.read(b)
+		if n > 0 || err == nil || !c.blocked.relief.Load() || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return n, err
+		}
+	}
+}
+
+func (c *conn) read(b []byte) (int, error) {
 	if c.idle > 0 {
 		if now := time.Now(); now.Sub(c.renewed) > c.idle/8 {
 			c.out.mu.Lock()
-			if !c.closing.Load() {
+			if !c.closing.Load() && !c.blocked.relief.Load() {
 				c.nc.SetReadDeadline(now.Add(c.idle + c.idle/8))
 			}
 			c.out.mu.Unlock()
@@ -243,6 +265,9 @@ func (c *conn) readError(err error) error {
 func (c *conn) frame(fr wire.Frame) error {
 	if fr.Type == wire.FrameHeartbeat {
 		return heartbeat(fr)
+	}
+	if c.blocked.leaving {
+		return nil // nothing may follow connection.close
 	}
 	if fr.Channel == 0 {
 		return c.control(fr)
@@ -302,14 +327,22 @@ func (c *conn) control(fr wire.Frame) error {
 	}
 	switch m := m.(type) {
 	case *wire.ConnectionClose:
-		c.awaitStored()
-		c.release()
-		c.out.sendLast(0, &wire.ConnectionCloseOk{})
-		return errClosed
+		if c.blocked.leaving = c.blocked.holding.Load(); c.blocked.leaving {
+			return nil // as long as the client waits, what it has published is not lost
+		}
+		return c.leaveInOrder()
 	case *wire.ConnectionUpdateSecret:
 		return &fault{code: wire.NotAllowed, text: "passwords are not updated on a connection", id: m.ID()}
 	}
 	return &fault{code: wire.ChannelErrorCode, text: "unexpected method in connection state running", id: m.ID()}
+}
+
+// leaveInOrder answers connection.close.
+func (c *conn) leaveInOrder() error {
+	c.awaitStored()
+	c.release()
+	c.out.sendLast(0, &wire.ConnectionCloseOk{})
+	return errClosed
 }
 
 // awaitStored waits, bounded, until what was published on all channels is stored:
@@ -367,6 +400,7 @@ func (c *conn) detach() {
 // Idempotent.
 func (c *conn) release() {
 	c.flush()
+	c.forgetHeld()
 	for id, ch := range c.channels {
 		ch.release()
 		c.dropChannel(id)

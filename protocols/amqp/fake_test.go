@@ -31,6 +31,9 @@ type fakeNode struct {
 	settles int // Settle calls
 	records int // that were settled
 	end     func(error)
+
+	alarms   atomic.Pointer[broker.Alarms]
+	watchers []func() // of alarms
 }
 
 type fakeQueue struct {
@@ -106,6 +109,19 @@ func (l *fakeLink) Close() {
 func (l *fakeLink) Counters() *broker.Counters { return &l.n.counters }
 
 func (l *fakeLink) HasTag(string) bool { return false }
+
+func (l *fakeLink) Alarms() *broker.Alarms {
+	if a := l.n.alarms.Load(); a != nil {
+		return a
+	}
+	return &broker.Alarms{}
+}
+
+func (l *fakeLink) WatchAlarms(fn func()) {
+	l.n.mu.Lock()
+	defer l.n.mu.Unlock()
+	l.n.watchers = append(l.n.watchers, fn)
+}
 
 func (l *fakeLink) DeclareExchange(_ context.Context, x kernel.Exchange) error {
 	l.n.mu.Lock()

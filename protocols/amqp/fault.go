@@ -47,6 +47,7 @@ var codes = [...]wire.Code{
 	kernel.CodeSequenceGap:    wire.PreconditionFailed,
 	kernel.CodeFenced:         wire.InternalError,
 	kernel.CodeDropped:        wire.NotFound,
+	kernel.CodePressure:       wire.PreconditionFailed, // RabbitMQ has no refusal of declarations for it
 }
 
 // refused turns a kernel error into the fault a client gets. A detail that

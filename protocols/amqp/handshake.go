@@ -131,6 +131,7 @@ func (c *conn) readClientProperties(t wire.Table) {
 	}
 	c.authClose = flag("authentication_failure_close")
 	c.cancelNote = flag("consumer_cancel_notify")
+	c.blockNote = flag("connection.blocked")
 }
 
 // tune agrees on limits.
@@ -188,6 +189,7 @@ func (c *conn) open(m *wire.ConnectionOpen, id kernel.Identity) error {
 		return refuse("%v", err)
 	}
 	c.link, c.count = l, l.Counters()
+	c.watchAlarms()
 	listener.Authenticated(c.nc)
 	c.idle = c.patience
 	if c.idle == 0 {

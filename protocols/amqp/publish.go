@@ -6,29 +6,36 @@ import (
 )
 
 // publish hands a complete message to the kernel. m, p and body may alias the
-// read buffer; the kernel copies what it keeps.
-func (ch *channel) publish(m *wire.BasicPublish, p *wire.Properties, body []byte) error {
+// read buffer; the kernel copies what it keeps. It publishes with, and confirms to,
+// what the channel had when the message came. errPressed means that nothing has
+// happened and that it is to be tried again.
+func (ch *channel) publish(pub publisher, confirms *confirms, m *wire.BasicPublish, p *wire.Properties, body []byte) error {
 	rec := &ch.c.rec
 	if err := rec.build(m, p, body, ch.actsAs(p)); err != nil {
 		return ch.checkedFirst(m, err)
 	}
 	var seq uint64
-	if ch.confirms != nil {
-		seq = ch.confirms.begin()
+	if confirms != nil {
+		seq = confirms.begin()
 	}
 	opt := kernel.PublishOptions{Mandatory: m.Mandatory, Keys: rec.keys, Fields: rec}
-	send := ch.pub.ToExchange
+	send := pub.ToExchange
 	if rec.retain {
-		send = ch.pub.RetainAt
+		send = pub.RetainAt
 	}
 	matched, err := send(m.Exchange, m.RoutingKey, &rec.record, opt, seq)
 	switch {
+	case kernel.CodeOf(err) == kernel.CodePressure && err != nil:
+		if confirms != nil {
+			confirms.undo(seq)
+		}
+		return errPressed
 	case err != nil:
-		return ch.publishFailed(seq, err)
+		return ch.publishFailed(confirms, seq, err)
 	case matched == 0 && m.Mandatory:
 		ch.returnMessage(m, p, body)
-		if ch.confirms != nil {
-			ch.confirms.settled(seq, acked)
+		if confirms != nil {
+			confirms.settled(seq, acked)
 		}
 	}
 	return nil
@@ -62,17 +69,17 @@ func (ch *channel) checkedFirst(m *wire.BasicPublish, err error) error {
 // told, else the end of the connection, because a message that silently went
 // missing is the worst answer. Anything else is its mistake and closes the
 // channel.
-func (ch *channel) publishFailed(seq uint64, err error) error {
+func (ch *channel) publishFailed(confirms *confirms, seq uint64, err error) error {
 	switch kernel.CodeOf(err) {
-	case kernel.CodeUnavailable, kernel.CodeUnknown, kernel.CodeLimit, kernel.CodeInternal, kernel.CodeDropped:
-		if ch.confirms == nil {
+	case kernel.CodeUnavailable, kernel.CodeUnknown, kernel.CodeLimit, kernel.CodePressure, kernel.CodeInternal, kernel.CodeDropped:
+		if confirms == nil {
 			return faultf(wire.ResourceError, "the message was not stored: %v", err)
 		}
-		ch.confirms.settled(seq, nacked)
+		confirms.settled(seq, nacked)
 		return nil
 	}
-	if ch.confirms != nil {
-		ch.confirms.settled(seq, nacked) // counted, though the channel closes
+	if confirms != nil {
+		confirms.settled(seq, nacked) // counted, though the channel closes
 	}
 	return ch.c.refused(err)
 }

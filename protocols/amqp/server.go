@@ -25,6 +25,7 @@ const (
 	DefaultFailureDelay     = 3 * time.Second
 	DefaultOutTotal         = 256 << 20
 	DefaultInTotal          = 512 << 20
+	DefaultBlockedBuffer    = 4 << 20
 
 	preAuthFrameMax = 8192      // of frames before the login has succeeded
 	hardMaxMessage  = 512 << 20 // an announced body above this is no message but an attack
@@ -52,6 +53,9 @@ type Config struct {
 	// together may have sent. Beyond it they are not read for up to 2 seconds,
 	// then closed (506).
 	InTotal int
+	// BlockedBuffer is how many bytes of publishes are kept for a client while an
+	// alarm holds them up; they count against InTotal. One message may exceed it.
+	BlockedBuffer int
 }
 
 func (c *Config) setDefaults() {
@@ -63,6 +67,7 @@ func (c *Config) setDefaults() {
 	set(&c.FailureDelay, DefaultFailureDelay)
 	set(&c.OutTotal, DefaultOutTotal)
 	set(&c.InTotal, DefaultInTotal)
+	set(&c.BlockedBuffer, DefaultBlockedBuffer)
 }
 
 func set[T int | time.Duration](v *T, def T) {
