@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kbin"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -32,6 +33,7 @@ import (
 
 func (c *conn) handleProduce(req *kmsg.ProduceRequest, r *reply) {
 	call := c.produce.begin(req, r)
+	begin := time.Now()
 	for i := range req.Topics {
 		qt, rt := &req.Topics[i], &call.resp.Topics[i]
 		t, code := c.produceTarget(req, qt)
@@ -48,8 +50,15 @@ func (c *conn) handleProduce(req *kmsg.ProduceRequest, r *reply) {
 			c.produce.append(call, rp, t, qp)
 		}
 	}
+	if waited := time.Since(begin); waited >= throttled {
+		call.resp.ThrottleMillis = int32(waited / time.Millisecond)
+	}
 	call.release(1)
 }
+
+// throttled is from which time on a request is said to have been held up, because
+// too much was on its way to the log.
+const throttled = 200 * time.Millisecond
 
 // maxProduceParts bounds the topics and partitions that one request names.
 const maxProduceParts = 100_000

@@ -28,6 +28,7 @@ var codes = map[kernel.Code]struct{ topic, group *kerr.Error }{
 	kernel.CodeOutOfRange:     {kerr.OffsetOutOfRange, kerr.OffsetOutOfRange},
 	kernel.CodeSequenceGap:    {kerr.OutOfOrderSequenceNumber, kerr.UnknownServerError},
 	kernel.CodeFenced:         {kerr.InvalidProducerEpoch, kerr.FencedInstanceID},
+	kernel.CodePressure:       {kerr.KafkaStorageError, kerr.CoordinatorNotAvailable},
 	kernel.CodeDropped:        {kerr.UnknownTopicOrPartition, kerr.GroupIDNotFound},
 }
 

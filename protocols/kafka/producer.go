@@ -1,9 +1,11 @@
 package kafka
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -38,6 +40,8 @@ type produceCall struct {
 	silent bool // acks=0
 	left   atomic.Int32
 	errors atomic.Bool
+	// pressed: the node is short of disk or memory and has refused a batch.
+	pressed atomic.Bool
 }
 
 func (p *producer) init(c *conn) { p.conn = c }
@@ -122,12 +126,20 @@ func (p *producer) give(token uint64) produceSlot {
 // one outcome, written by one goroutine.
 func (call *produceCall) failed(part *kmsg.ProduceResponseTopicPartition, code int16, err error) {
 	part.ErrorCode, part.ErrorMessage = code, message(err)
+	if err != nil && kernel.CodeOf(err) == kernel.CodePressure {
+		call.pressed.Store(true)
+	}
 	call.errors.Store(true)
 }
 
 // release gives back n shares of the call; the last one answers it.
 func (call *produceCall) release(n int32) {
 	if call.left.Add(-n) != 0 {
+		return
+	}
+	if !call.silent && call.pressed.Load() {
+		call.resp.ThrottleMillis = int32(pressedPause / time.Millisecond)
+		call.reply.later(call.answerLate)
 		return
 	}
 	if !call.silent {
@@ -138,6 +150,24 @@ func (call *produceCall) release(n int32) {
 	if call.errors.Load() {
 		call.conn.end(errSilentFailure)
 	}
+}
+
+// pressedPause is how long the answer to a producer is kept back whose batch the
+// node could not take for want of disk or memory. The error is one after which
+// producers try again, and this is how often they do.
+const pressedPause = 500 * time.Millisecond
+
+// answerLate answers after a pause; the answers behind it wait, too.
+func (call *produceCall) answerLate(ctx context.Context, w *writer) error {
+	timer := time.NewTimer(pressedPause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-call.conn.drain.Done():
+	}
+	return w.answer(ctx, &reply{correlation: call.reply.correlation, resp: call.resp})
 }
 
 // errSilentFailure ends the connection of a client that does not want answers

@@ -77,6 +77,7 @@ func newConn(s *Server, nc net.Conn) *conn {
 	c := &conn{server: s, net: nc, reader: wire.NewReader(nc, maxConnect), written: make(chan struct{})}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.acks.init(s.limits.ReceiveMaximum)
+	c.reader.Grow = c.grow
 	c.out.wake = make(chan struct{}, 1)
 	c.out.total = s.queued
 	c.feeds = map[string]*feed{}
@@ -192,6 +193,26 @@ func (c *conn) arm() error {
 	return nil
 }
 
+// inboundWait is how long a client is not read because all together have sent too
+// much of packets that are not whole.
+const inboundWait = 2 * time.Second
+
+// grow is wire.Reader.Grow. The keep alive does not run while it waits.
+func (c *conn) grow(n int) bool {
+	in := c.server.inbound
+	if n < 0 {
+		in.Add(n)
+		return true
+	}
+	begin := time.Now()
+	ok := in.Take(n, inboundWait, c.ctx.Done())
+	if c.keepAlive > 0 && time.Since(begin) > inboundWait/16 {
+		c.alive = true
+		_ = c.arm() // what it says, the read that follows finds out as well
+	}
+	return ok
+}
+
 func (c *conn) readError(err error) error {
 	if c.ended.Load() || c.stopped.Load() {
 		return errEnded
@@ -279,6 +300,7 @@ func (c *conn) teardown() {
 	}
 	<-c.written
 	c.out.unaccount()
+	c.reader.Release()
 	c.lingerClose()
 	_ = c.net.Close() // nothing more to write
 }

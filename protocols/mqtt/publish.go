@@ -34,8 +34,11 @@ func (c *conn) publish(first byte, body []byte) error {
 	}
 	in.finish(topic)
 	if m.QoS == 0 {
-		_, _ = c.send(topic, m, noToken) // a refused QoS 0 message is dropped: there is no answer to it
-		return nil
+		_, err := c.send(topic, m, noToken)
+		if err != nil && kernel.CodeOf(err) == kernel.CodePressure {
+			c.client.Counters().Shed.Add(1)
+		}
+		return nil // a refused QoS 0 message is dropped: there is no answer to it
 	}
 	pt := wire.Puback
 	if m.QoS == 2 {

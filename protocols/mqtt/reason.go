@@ -14,7 +14,7 @@ func reasonOf(err error) wire.Code {
 		return wire.NotAuthorized
 	case kernel.CodeTooLarge:
 		return wire.ImplementationError // PUBACK and SUBACK have no 0x95
-	case kernel.CodeLimit, kernel.CodeUnavailable:
+	case kernel.CodeLimit, kernel.CodePressure, kernel.CodeUnavailable:
 		return wire.QuotaExceeded
 	case kernel.CodeInvalidName:
 		return wire.TopicNameInvalid
@@ -42,7 +42,7 @@ func connectReason(err error) wire.Code {
 		return wire.BadCredentials
 	case kernel.CodeInvalidName:
 		return wire.ClientIDNotValid
-	case kernel.CodeLimit:
+	case kernel.CodeLimit, kernel.CodePressure:
 		return wire.QuotaExceeded
 	case kernel.CodeUnavailable, kernel.CodeUnknown:
 		return wire.ServerUnavailable

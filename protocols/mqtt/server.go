@@ -41,6 +41,10 @@ type Limits struct {
 	// OutTotal is how many bytes may wait for all clients together (256 MiB).
 	// Beyond it each connection has 64 KiB.
 	OutTotal int
+	// InTotal is how many bytes of packets over 64 KiB that are not whole yet all
+	// clients together may have sent (256 MiB). Beyond it they are not read for up
+	// to 2 seconds, then disconnected (0x97).
+	InTotal int
 	// LiveBuffer is how many bytes of session-less QoS 1 messages may wait for
 	// the client's acknowledgements before their publishers wait (1 MiB).
 	LiveBuffer int
@@ -68,6 +72,7 @@ func (l Limits) withDefaults() Limits {
 	set(&l.TopicAliases, 64)
 	set(&l.OutBuffer, 1<<20)
 	set(&l.OutTotal, 256<<20)
+	set(&l.InTotal, 256<<20)
 	set(&l.LiveBuffer, 1<<20)
 	l.ReceiveMaximum = min(l.ReceiveMaximum, 65535)
 	l.InFlight = min(l.InFlight, maxInFlight)
@@ -95,6 +100,7 @@ type Server struct {
 	// certificateFirst is Config.CertificateFirst.
 	certificateFirst bool
 	queued           *listener.Memory // bytes that wait for clients, to accountStep per connection
+	inbound          *listener.Memory // bytes of Limits.InTotal
 
 	mu       sync.Mutex
 	open     map[*conn]struct{}
@@ -111,6 +117,7 @@ func NewServer(c Config) *Server {
 func newServer(n node, l Limits, log zerolog.Logger) *Server {
 	s := &Server{node: n, limits: l.withDefaults(), log: log, open: map[*conn]struct{}{}}
 	s.queued = listener.NewMemory(s.limits.OutTotal)
+	s.inbound = listener.NewMemory(s.limits.InTotal)
 	return s
 }
 

@@ -21,6 +21,12 @@ type Reader struct {
 	limit int
 	need  int // size of the packet that begins at r, once its header is there
 	calm  int
+
+	// Grow, if it is set, is asked before the buffer grows beyond 64 KiB by so many
+	// bytes, and told with a negative number that it shrinks to that again. It may
+	// wait. false ends the reading with an *Error.
+	Grow  func(n int) bool
+	grown int // what Grow has granted
 }
 
 // NewReader returns a reader of packets of at most limit bytes, fixed header
@@ -72,7 +78,9 @@ func (r *Reader) First() (first byte, ok bool) {
 // Fill reads once from the source and returns how many bytes came. Errors are
 // those of the source.
 func (r *Reader) Fill() (int, error) {
-	r.makeRoom()
+	if !r.makeRoom() {
+		return 0, &Error{QuotaExceeded, "too many bytes of packets that are not whole yet on this node"}
+	}
 	n, err := r.src.Read(r.buf[r.w:])
 	r.w += n
 	if n > 0 {
@@ -84,8 +92,25 @@ func (r *Reader) Fill() (int, error) {
 	return 0, err
 }
 
-// makeRoom moves what is left to the front and fits the buffer to the load.
-func (r *Reader) makeRoom() {
+// Release gives back what Grow has granted: nothing is read any more.
+func (r *Reader) Release() { r.account(0) }
+
+// account asks Grow for a buffer of size bytes.
+func (r *Reader) account(size int) bool {
+	n := max(0, size-readerLarge) - r.grown
+	if r.Grow == nil || n == 0 {
+		return true
+	}
+	if !r.Grow(n) {
+		return false
+	}
+	r.grown += n
+	return true
+}
+
+// makeRoom moves what is left to the front and fits the buffer to the load. false:
+// Grow does not grant it.
+func (r *Reader) makeRoom() bool {
 	left := r.w - r.r
 	full := r.w == len(r.buf)
 	if r.w < len(r.buf)/8 {
@@ -105,15 +130,19 @@ func (r *Reader) makeRoom() {
 		size = min(2*size, max(r.need, size+1))
 	}
 	if size != len(r.buf) {
+		if !r.account(size) {
+			return false
+		}
 		grown := make([]byte, size)
 		copy(grown, r.buf[r.r:r.w])
 		r.buf, r.r, r.w, r.calm = grown, 0, left, 0
-		return
+		return true
 	}
 	if r.r > 0 {
 		copy(r.buf, r.buf[r.r:r.w])
 		r.r, r.w = 0, left
 	}
+	return true
 }
 
 // varint reads a variable byte integer (1.5.5): its value and length, length 0
