@@ -12,10 +12,13 @@ import (
 
 // limitMemory tells the runtime to collect garbage in time, and to give it back,
 // rather than let the heap grow beyond three quarters of what the process may
-// use; the rest is for the page cache. GOMEMLIMIT in the environment has the last
-// word. It returns the limit in bytes, 0 if there is none.
-func limitMemory() int64 {
-	if os.Getenv("GOMEMLIMIT") == "" {
+// use; the rest is for the page cache. GOMEMLIMIT in the environment has another
+// word, and what is set, if not 0, the last. It returns the limit in bytes, 0 if
+// there is none.
+func limitMemory(set int64) int64 {
+	if set > 0 {
+		debug.SetMemoryLimit(set)
+	} else if os.Getenv("GOMEMLIMIT") == "" {
 		if available := availableMemory(os.DirFS("/")); available > 0 {
 			debug.SetMemoryLimit(available / 4 * 3)
 		}

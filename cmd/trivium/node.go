@@ -33,6 +33,7 @@ type frontEnd interface {
 // node is a running broker with its front-ends, in the order they start.
 type node struct {
 	config  *config.Config
+	memory  config.Memory // its shares worked out
 	log     zerolog.Logger
 	broker  *broker.Broker
 	sockets *sockets
@@ -44,9 +45,10 @@ type node struct {
 }
 
 // openNode binds every listener, opens the broker and starts serving. A taken
-// port or a locked data directory is a usageError.
-func openNode(c *config.Config, log zerolog.Logger) (_ *node, err error) {
-	n := &node{config: c, log: log, servers: map[string]frontEnd{}, failed: make(chan error, 1), stop: func() {}}
+// port or a locked data directory is a usageError. memory is the limit in bytes, 0
+// = none.
+func openNode(c *config.Config, memory int64, log zerolog.Logger) (_ *node, err error) {
+	n := &node{config: c, memory: c.Memory.Shared(memory), log: log, servers: map[string]frontEnd{}, failed: make(chan error, 1), stop: func() {}}
 	defer func() {
 		if err != nil {
 			n.abandon()
@@ -59,6 +61,7 @@ func openNode(c *config.Config, log zerolog.Logger) (_ *node, err error) {
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		&frontMetrics{n.fronts, n.sockets.certificates})
 	n.broker, err = broker.Open(broker.Config{
+		Limits:  n.limits(memory),
 		DataDir: c.Node.Data, NodeID: strconv.Itoa(c.Node.ID), Version: Version, Logger: log,
 		Registerer: registry, ClusterAddr: string(c.Cluster.Listen), Settings: c.Settings(), Tables: amqp.Tables{},
 		Admin: broker.Admin{User: c.Admin.User, Password: c.Admin.Password, PasswordHash: c.Admin.PasswordHash},
@@ -78,6 +81,15 @@ func openNode(c *config.Config, log zerolog.Logger) (_ *node, err error) {
 	}
 	n.start()
 	return n, nil
+}
+
+// limits are the kernel's share of the memory, and of the disk.
+func (n *node) limits(memory int64) broker.Limits {
+	l := broker.Limits{MemoryBytes: memory, CacheBytes: int64(n.memory.Cache), RetainedMemory: int64(n.memory.Retained)}
+	l.Placement.InFlightBytes, l.Placement.VolatileBytes = int64(n.memory.InFlight), int64(n.memory.Volatile)
+	l.Placement.VolatilePartitionBytes = max(l.Placement.VolatileBytes/4, 1)
+	l.Placement.DiskFloor = int64(n.config.Disk.Low)
+	return l
 }
 
 // bind binds the listeners that are on; the cluster's is the broker's own.
@@ -145,15 +157,18 @@ func (n *node) newServer(protocol string, log zerolog.Logger, registry *promethe
 		return amqp.NewServer(amqp.Config{
 			Broker: n.broker, Logger: log, Version: Version, HandshakeTimeout: patience,
 			Heartbeat: c.AMQP.Heartbeat.Round(time.Second), FrameMax: c.AMQP.FrameMax, ChannelMax: c.AMQP.ChannelMax,
+			OutTotal: int(n.memory.AMQPOut), InTotal: int(n.memory.AMQPIn), BlockedBuffer: int(c.AMQP.BlockedBuffer),
 		}), nil
 	case "mqtt":
 		return mqtt.NewServer(mqtt.Config{Broker: n.broker, Logger: log, CertificateFirst: c.MQTT.CertificateFirst, Limits: mqtt.Limits{
 			ConnectTimeout: patience, MaximumPacketSize: c.MQTT.MaxPacket, ReceiveMaximum: c.MQTT.ReceiveMaximum, KeepAlive: uint16(c.MQTT.MaxKeepAlive),
+			OutTotal: int(n.memory.MQTTOut), InTotal: int(n.memory.MQTTIn),
 		}}), nil
 	case "kafka":
 		return kafka.NewServer(n.broker, kafka.Config{
 			NodeID: int32(c.Node.ID), ClusterID: n.broker.ClusterID(), Log: log, MaxBatchBytes: c.Kafka.MaxBatch, LoginTimeout: patience,
 			Advertise: c.Kafka.Advertise, AdvertiseTLS: c.Kafka.TLSAdvertise,
+			RequestMemory: int64(n.memory.KafkaRequests), FetchMemory: int64(n.memory.KafkaFetches),
 		})
 	default:
 		return admin.NewServer(n.broker, admin.Config{Cluster: clusterName, Mapper: amqp.Mapper{}, Listeners: n.listeners, Gatherer: registry, Log: log}), nil

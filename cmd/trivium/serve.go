@@ -48,8 +48,8 @@ func serve(c *config.Config) error {
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 	log := c.Log.Logger(os.Stderr)
-	memory := limitMemory()
-	n, err := openNode(c, log)
+	memory := limitMemory(int64(c.Memory.Limit))
+	n, err := openNode(c, memory, log)
 	if err != nil {
 		return err
 	}

@@ -12,4 +12,5 @@ type AMQP struct {
 	Heartbeat      time.Duration `key:"heartbeat" default:"60s" min:"1s" max:"18h" about:"heartbeat proposed to clients, whole seconds"`
 	FrameMax       int           `key:"frame_max" default:"131072" min:"8192" max:"16777216" about:"largest frame, in bytes"`
 	ChannelMax     int           `key:"channel_max" default:"2047" min:"1" max:"65535" about:"channels of a connection"`
+	BlockedBuffer  Bytes         `key:"blocked_buffer" default:"4MiB" min:"64KiB" about:"publishes kept for a client while an alarm holds them up"`
 }

@@ -86,6 +86,7 @@ func (c *Config) check(p *problems) {
 	}
 	c.MQTT.check(p)
 	c.Kafka.check(p)
+	c.Memory.check(p)
 	c.checkAccess(p)
 	c.checkTLS(p)
 	c.checkSockets(p)

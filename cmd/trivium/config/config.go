@@ -25,6 +25,8 @@ type Config struct {
 	TLS         TLS         `key:"tls"`
 	Proxy       Proxy       `key:"proxy"`
 	Connections Connections `key:"connections"`
+	Memory      Memory      `key:"memory"`
+	Disk        Disk        `key:"disk"`
 	Admin       Admin       `key:"admin"`
 	Access      Access      `key:"access"`
 	Topics      Topics      `key:"topics"`
