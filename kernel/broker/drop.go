@@ -33,6 +33,32 @@ func (t *tenant) dropQueue(topic *route.Topic, g *group) error {
 	return t.dropIfUnread(ctx, topic.ID)
 }
 
+// dropEmptyQueue is dropQueue for one that is empty: CodePrecondition if a record
+// came in the meantime. (Of a topic with other readers, that stays, but the group
+// goes without it.) The locks of lockTopicFor are held.
+func (t *tenant) dropEmptyQueue(topic *route.Topic, g *group) error {
+	t.mu.Lock()
+	alone := len(t.topics[topic.ID].groups) == 1 && g.spec.Address.IsOwn()
+	t.mu.Unlock()
+	if !alone {
+		return t.dropQueue(topic, g)
+	}
+	// The log decides, so its records go first; a crash in between leaves an empty
+	// queue, whose deletion nobody was told of.
+	ctx, cancel := t.b.changeContext()
+	defer cancel()
+	if err := g.place.DropEmpty(ctx, topic.ID, g.id, t.b.catalog.Revision()); err != nil {
+		return err
+	}
+	err := t.dropQueue(topic, g)
+	if err != nil { // what takes no records must not look as if it did
+		t.mu.Lock()
+		t.removeTopic(topic.ID)
+		t.mu.Unlock()
+	}
+	return err
+}
+
 // undeclare makes a queue's topic one that is there for its other readers: it
 // loses its bindings and goes with the last of them.
 func (t *tenant) undeclare(ctx context.Context, topic *route.Topic) error {

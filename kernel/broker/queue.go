@@ -313,8 +313,14 @@ func (c *Conn) DeleteQueue(ctx context.Context, name string, ifUnused, ifEmpty b
 	if ifUnused && members > 0 {
 		return 0, kernel.Errorf(kernel.CodePrecondition, "queue", name, "queue '%s' in vhost '%s' in use", name, t.name)
 	}
-	if ifEmpty && ready+held > 0 {
-		return 0, kernel.Errorf(kernel.CodePrecondition, "queue", name, "queue '%s' in vhost '%s' not empty", name, t.name)
+	if ifEmpty {
+		if ready+held == 0 {
+			err = t.dropEmptyQueue(topic, g)
+		}
+		if ready+held > 0 || kernel.CodeOf(err) == kernel.CodePrecondition {
+			err = kernel.Errorf(kernel.CodePrecondition, "queue", name, "queue '%s' in vhost '%s' not empty", name, t.name)
+		}
+		return 0, err
 	}
 	return ready, t.dropQueue(topic, g)
 }

@@ -26,6 +26,7 @@ const (
 	cmdSeal             = 9
 	cmdCreateLimited    = 10
 	cmdSetLimits        = 11
+	cmdDropEmpty        = 12 // drop topic, unless something has come to it
 	cmdMerge            = 15
 
 	cmdRelease = 20 // numbers of a session may be used again
@@ -204,6 +205,8 @@ func (m *machine) applyCommand(body []byte) error {
 		if d.uvarint(); d.err == nil {
 			m.dropTopic(id)
 		}
+	case cmdDropEmpty:
+		res = m.dropEmpty(d)
 	case cmdSetRetention:
 		res = m.setRetention(d)
 	case cmdCreateGroup:
