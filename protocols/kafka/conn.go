@@ -209,28 +209,44 @@ func (c *conn) handle(frame []byte) error {
 	if err := c.admit(h.key); err != nil {
 		return err
 	}
-	req := kmsg.RequestForKey(h.key)
-	req.SetVersion(h.version)
-	if req.IsFlexible() {
-		if rest, err = skipTags(rest); err != nil {
-			return err
-		}
-	}
-	if h.key == keyProduce {
-		if err := checkProduce(h.version, rest); err != nil {
-			return err
-		}
-	}
-	if err := req.ReadFrom(rest); err != nil {
-		return fmt.Errorf("%w: %s version %d: %w", errFrame, apiName(h.key), h.version, err)
-	}
 	r, err := c.queue(h.correlation)
+	if err != nil {
+		return err
+	}
+	if cost := decodedSize(h.key, len(frame)); cost > 0 {
+		if err := c.srv.decoded.Acquire(c.ctx, cost); err != nil {
+			return fmt.Errorf("wait for request memory: %w", err)
+		}
+		defer c.srv.decoded.Release(cost)
+	}
+	req, err := decode(h, rest)
 	if err != nil {
 		return err
 	}
 	c.served = true
 	a.handle(c, req, r)
 	return nil
+}
+
+// decode decodes the body of a request, whose header's tags come first.
+func decode(h header, rest []byte) (kmsg.Request, error) {
+	req := kmsg.RequestForKey(h.key)
+	req.SetVersion(h.version)
+	var err error
+	if req.IsFlexible() {
+		if rest, err = skipTags(rest); err != nil {
+			return nil, err
+		}
+	}
+	if h.key == keyProduce {
+		if err := checkProduce(h.version, rest); err != nil {
+			return nil, err
+		}
+	}
+	if err := req.ReadFrom(rest); err != nil {
+		return nil, fmt.Errorf("%w: %s version %d: %w", errFrame, apiName(h.key), h.version, err)
+	}
+	return req, nil
 }
 
 func apiName(key int16) string {

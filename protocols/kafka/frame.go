@@ -99,6 +99,27 @@ func frameLimit(key int16) int {
 	}
 }
 
+const (
+	// cheapFrame is the largest request that is decoded whatever else is.
+	cheapFrame = 64 << 10
+	// decodedMemory is how many bytes of larger ones may be held at one time, all
+	// connections together: one of those that carry assignments, or several others.
+	decodedMemory = 20 * maxGroupFrame
+)
+
+// decodedSize is the most bytes that a request may take once it is decoded, 0 if
+// that is not worth counting. The arrays of Produce are counted by checkProduce.
+func decodedSize(key int16, size int) int64 {
+	switch limit := frameLimit(key); {
+	case size <= cheapFrame || limit == maxFrame:
+		return 0
+	case limit == maxGroupFrame:
+		return 20 * int64(size)
+	default:
+		return 50 * int64(size)
+	}
+}
+
 // header is the part of a request before its body (request header v1, v2).
 type header struct {
 	key, version int16

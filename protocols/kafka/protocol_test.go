@@ -447,6 +447,21 @@ func TestLowDisk(t *testing.T) {
 	}
 }
 
+// TestDecodedSizes: what large requests may take is counted before they are decoded.
+func TestDecodedSizes(t *testing.T) {
+	for _, c := range []struct {
+		key  int16
+		size int
+		want int64
+	}{
+		{3, cheapFrame, 0}, {3, cheapFrame + 1, 50 * (cheapFrame + 1)}, {19, maxPlainFrame, 50 << 20}, {keyJoinGroup, maxGroupFrame, decodedMemory}, {keyProduce, maxFrame, 0},
+	} {
+		if got := decodedSize(c.key, c.size); got != c.want || got > decodedMemory {
+			t.Errorf("key %d, %d bytes: %d, want %d", c.key, c.size, got, c.want)
+		}
+	}
+}
+
 func TestProduceArraysAreBounded(t *testing.T) {
 	for v := int16(3); v <= 13; v++ {
 		good := produceRequest(v, "t", [16]byte{1}, -1, makeBatch("x"))

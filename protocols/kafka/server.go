@@ -76,6 +76,7 @@ type Server struct {
 	secure  endpoint        // the same for clients with TLS
 	groups  *group.Coordinator
 	memory  *semaphore.Weighted // bytes of large requests held
+	decoded *semaphore.Weighted // bytes of large requests being handled, decoded
 	fetches *semaphore.Weighted // bytes of fetch answers held
 	inflate chan struct{}       // one place per batch being decompressed
 	buffers bufferPool
@@ -103,6 +104,7 @@ func newServer(n node, cfg Config) (*Server, error) {
 	}
 	s.faults = cfg.Log.Sample(&zerolog.BurstSampler{Burst: faultLines, Period: time.Minute})
 	s.memory = semaphore.NewWeighted(cfg.RequestMemory)
+	s.decoded = semaphore.NewWeighted(decodedMemory)
 	s.fetches = semaphore.NewWeighted(cfg.FetchMemory)
 	s.ctx, s.cut = context.WithCancel(context.Background())
 	s.drain, s.finish = context.WithCancel(context.Background())
