@@ -2,6 +2,7 @@ package broker
 
 import (
 	"container/heap"
+	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -77,7 +78,7 @@ func (x *expirer) plan(t *tenant, g *group) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	e.t, e.g = t, g
-	e.at = time.Duration(e.used.Load() + min(e.after.Load(), int64(maxExpires)))
+	e.at = e.due()
 	switch {
 	case e.after.Load() == 0 && e.place > 0:
 		heap.Remove(&x.waiting, e.place-1)
@@ -90,9 +91,14 @@ func (x *expirer) plan(t *tenant, g *group) {
 	x.arm()
 }
 
-// maxExpires is the longest time that counts; what is longer is looked at again
-// then.
-const maxExpires = 365 * 24 * time.Hour
+// due is when a group will have been unused for its time.
+func (e *expiryEntry) due() time.Duration {
+	used, after := e.used.Load(), e.after.Load()
+	if after > math.MaxInt64-used {
+		return math.MaxInt64
+	}
+	return time.Duration(used + after)
+}
 
 // start begins the time of all queues: now they can be used again.
 func (x *expirer) start(b *Broker) {
@@ -102,7 +108,7 @@ func (x *expirer) start(b *Broker) {
 	now := b.uptime()
 	for _, e := range x.waiting {
 		e.used.Store(int64(now))
-		e.at = now + time.Duration(min(e.after.Load(), int64(maxExpires)))
+		e.at = e.due()
 	}
 	heap.Init(&x.waiting)
 	x.arm()
@@ -155,11 +161,10 @@ func (t *tenant) overdue(g *group) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e := &g.expiry
-	after := e.after.Load()
-	if after == 0 || g.read() || t.groups[g.spec.Address] != g {
+	if e.after.Load() == 0 || g.read() || t.groups[g.spec.Address] != g {
 		return false // or it has consumers: see unused
 	}
-	if int64(t.b.uptime())-e.used.Load() < after {
+	if t.b.uptime() < e.due() {
 		t.b.expiry.plan(t, g)
 		return false
 	}

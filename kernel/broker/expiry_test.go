@@ -101,6 +101,23 @@ func publishLate(t *testing.T, c *Conn) {
 	}
 }
 
+// TestEndlessExpiry: a policy may say more than there are nanoseconds.
+func TestEndlessExpiry(t *testing.T) {
+	var now clock
+	b := open(t, t.TempDir(), func(c *Config) { c.Now = now.now })
+	declare(t, connect(t, b), QueueSpec{Name: "q"})
+	putPolicy(t, b, policyOf("p", "", kernel.PolicyQueues, "expires", 1<<62))
+	now.pass(b, 50*365*24*time.Hour)
+	if !hasQueue(b, "q") {
+		t.Error("it went")
+	}
+	b.expiry.mu.Lock()
+	defer b.expiry.mu.Unlock()
+	if len(b.expiry.waiting) != 1 || b.expiry.waiting[0].at <= b.uptime() {
+		t.Error("it is looked at again and again")
+	}
+}
+
 func TestConsumersKeepQueues(t *testing.T) {
 	var now clock
 	b := open(t, t.TempDir(), func(c *Config) { c.Now = now.now })

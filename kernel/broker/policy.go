@@ -229,10 +229,22 @@ type QueuePolicies = policy.Effective
 // group that is no queue.
 func (b *Broker) QueuePolicies(q *QueueStatus) QueuePolicies {
 	t, ok := b.tenant(q.Address.Tenant)
-	if !ok || q.Queue == nil {
+	if !ok {
 		return policy.Effective{}
 	}
-	return t.policies.set.Load().Queue(queueName(q.Address), q.Queue.Type)
+	kq := q.Queue
+	if kq == nil { // a publish may have made it
+		t.mu.Lock()
+		g, there := t.groups[q.Address]
+		if there {
+			kq = queueOf(&kernel.Topic{}, &g.spec)
+		}
+		t.mu.Unlock()
+	}
+	if kq == nil {
+		return policy.Effective{}
+	}
+	return t.policies.set.Load().Queue(queueName(q.Address), kq.Type)
 }
 
 // ExchangePolicy returns the policy that applies to an exchange, or nil.

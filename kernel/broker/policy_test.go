@@ -111,6 +111,9 @@ func TestPolicyReachesWhatComesLater(t *testing.T) {
 			t.Errorf("%s: %d, want %d", queue, got, want)
 		}
 	}
+	if q, _ := b.QueueStatus(kernel.DefaultTenant, "late"); b.QueuePolicies(&q).Policy.Name != "all" {
+		t.Error("a queue that a publish made is listed without its policy")
+	}
 	declare(t, c, QueueSpec{Name: "late", Durable: true, Type: kernel.Quorum})
 	if l := placed(t, b, "late"); l.MaxLength != kernel.Unlimited || l.DeliveryLimit != 3 {
 		t.Errorf("declared at last: %+v", l)
@@ -126,6 +129,9 @@ func TestPolicyReachesWhatComesLater(t *testing.T) {
 	consume(t, c, "$share/g/log", kernel.MemberOptions{Create: true}, 0)
 	if l := placed(t, b, "$share/g/log"); l != kernel.NoLimits() {
 		t.Errorf("a group of a topic: %+v", l)
+	}
+	if q, _ := b.QueueStatus(kernel.DefaultTenant, "$share/g/log"); b.QueuePolicies(&q).Policy != nil {
+		t.Error("a group of a topic is listed with a policy")
 	}
 }
 
