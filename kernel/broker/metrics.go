@@ -62,6 +62,7 @@ var (
 	descDead        = desc("log_records_dead_total", "Records archived because they were refused or over a limit.", "placement")
 	descExpired     = desc("log_records_expired_total", "Records archived because their time was over.", "placement")
 	descOverflowed  = desc("log_records_overflowed_total", "Records archived because their group was too long.", "placement")
+	descAbandoned   = desc("log_records_abandoned_total", "Records refused because the session that they were pinned to has ended.", "placement")
 	descBuried      = desc("dead_letters_total", "Dead letters that queues have taken.")
 	descUnburied    = desc("dead_letters_dropped_total", "Dead letters that nothing took: no exchange, no route, a full queue, or a cycle.")
 	descLost        = desc("log_records_lost_total", "Records skipped because they could not be read.", "placement")
@@ -142,7 +143,7 @@ func collectPlacement(ch chan<- prometheus.Metric, name string, m *placement.Met
 		value uint64
 	}{
 		{descRecords, m.Records.Load()}, {descEntries, m.Entries.Load()}, {descDead, m.Dead.Load()},
-		{descExpired, m.Expired.Load()}, {descOverflowed, m.Overflowed.Load()}, {descLost, m.Lost.Load()}, {descCheckpoints, m.Checkpoints.Load()},
+		{descExpired, m.Expired.Load()}, {descOverflowed, m.Overflowed.Load()}, {descAbandoned, m.Abandoned.Load()}, {descLost, m.Lost.Load()}, {descCheckpoints, m.Checkpoints.Load()},
 		{descSealFailed, m.SealFailures.Load()}, {descMerges, m.Merges.Load()}, {descMerged, m.MergedBytes.Load()}, {descPressed, m.Refused.Load()},
 	} {
 		ch <- prometheus.MustNewConstMetric(v.desc, prometheus.CounterValue, float64(v.value), name)

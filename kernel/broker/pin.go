@@ -45,7 +45,7 @@ func (h *Session) Pins(ctx context.Context) ([]SessionPin, error) {
 }
 
 // Unpin ends a pin for which there is no subscription any more. The record, if it
-// still has one, is given back.
+// still has one, is refused: its client may have got it.
 func (h *Session) Unpin(id kernel.PinID) {
 	name := kernel.SessionName(h.s.t.name, h.s.id)
 	for _, g := range h.conn.b.places() {

@@ -25,7 +25,7 @@ const (
 	evCapture                           // add the durable windows to capture
 	evPinned                            // record n of part is pinned to session
 	evUnpinned                          // it is not any more
-	evForgotten                         // nothing is pinned to session any more
+	evForgotten                         // session has ended, and nothing is pinned to it any more
 	evTick                              // time passes
 	evCall                              // call runs
 	evLimits                            // share has other limits
@@ -46,5 +46,6 @@ type event struct {
 	limits    *kernel.Limits
 	capture   *capture
 	session   string
+	pin       kernel.PinID
 	call      func()
 }

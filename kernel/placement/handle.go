@@ -125,7 +125,7 @@ func (s *shard) dropShare(sh *share) {
 	s.dismiss(sh, kernel.Errorf(kernel.CodeDropped, "group", sh.spec.Address.Group, "it was deleted"))
 	sh.gone = true
 	sh.windows, sh.group, sh.graves, sh.burial = nil, nil, nil, nil
-	sh.vaults, sh.pinned = nil, nil
+	sh.vaults, sh.pinned, sh.orphans = nil, nil, nil
 	l := &sh.topic.lane
 	l.shares = removeShare(l.shares, sh)
 	s.floorsMoved(sh.topic)

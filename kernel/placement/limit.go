@@ -186,7 +186,7 @@ func (s *shard) limited(sh *share, l *kernel.Limits) {
 // takes from it.
 func (sh *share) bounded() bool {
 	l := &sh.limits
-	return l.MessageTTL >= 0 || l.MaxLength >= 0 || l.MaxBytes >= 0 ||
+	return l.MessageTTL >= 0 || l.MaxLength >= 0 || l.MaxBytes >= 0 || len(sh.orphans) > 0 ||
 		slices.ContainsFunc(sh.windows, func(w *window) bool { return w.part.cut.expiring > w.Floor() })
 }
 

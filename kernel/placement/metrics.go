@@ -16,6 +16,7 @@ type Metrics struct {
 	Dead         atomic.Uint64 // records archived: refused, or over a limit
 	Expired      atomic.Uint64 // records archived because their time was over
 	Overflowed   atomic.Uint64 // records archived because their group was too long
+	Abandoned    atomic.Uint64 // records refused because the session that they were pinned to has ended
 	Lost         atomic.Uint64 // records skipped because they cannot be read
 	Checkpoints  atomic.Uint64
 	CommitTime   Histogram // from propose to applied

@@ -36,8 +36,8 @@ func (g *Group) ReleaseOnce(session string, numbers []uint16, done kernel.Comple
 	return g.prop.post(b, done, token)
 }
 
-// ForgetSession drops all that is kept of the numbers of a session. A missing one is
-// no error.
+// ForgetSession drops all that is kept of the numbers of a session. What is pinned to
+// it is refused. A missing one is no error.
 func (g *Group) ForgetSession(ctx context.Context, session string) error {
 	if !g.machine.hasLedger(session) {
 		return nil
@@ -67,7 +67,9 @@ func (g *Group) Sessions() []string {
 	defer g.machine.mu.Unlock()
 	list := make([]string, 0, len(g.machine.ledgers))
 	for session := range g.machine.ledgers {
-		list = append(list, session)
+		if !isOrphanage(session) {
+			list = append(list, session)
+		}
 	}
 	return list
 }

@@ -83,9 +83,13 @@ func (m *machine) applyPin(session string, d *decoder) {
 			m.unpin(old)
 		}
 	case opUnpin:
-		if old != nil {
-			m.unpin(old)
+		switch {
+		case old == nil:
+		case isOrphanage(session):
+			m.disown(session, id.Number)
+		default:
 			delete(l.pins, id.Number)
+			m.abandon(session, old)
 		}
 	default:
 		d.fail("change of a pin")
@@ -108,7 +112,7 @@ func (m *machine) pinned(session string, p *pin) {
 		return
 	}
 	g.pins++
-	m.tell(g.topic.shard, event{kind: evPinned, share: g, part: part, n: p.offset, session: session})
+	m.tell(g.topic.shard, event{kind: evPinned, share: g, part: part, n: p.offset, session: session, pin: p.PinID})
 }
 
 // unpin makes a pin one that holds no record.
@@ -125,21 +129,23 @@ func (m *machine) unpin(p *pin) {
 
 func (d *decoder) pinID() kernel.PinID { return kernel.PinID{Number: d.number(), Count: d.uvarint()} }
 
-// forget drops the ledger of a session. What was pinned to it is given back.
+// forget drops the ledger of a session. What was pinned to it are orphans.
 func (m *machine) forget(session string) {
 	l := m.ledgers[session]
 	if l == nil {
 		return
 	}
 	delete(m.ledgers, session)
-	told := make(map[*share]bool)
+	var held []*share
 	for _, number := range slices.Sorted(maps.Keys(l.pins)) {
 		p := l.pins[number]
-		if g := m.groups[p.group]; g != nil && !p.taken && !told[g] {
-			told[g] = true
-			m.tell(g.topic.shard, event{kind: evForgotten, share: g, session: session})
+		if g := m.groups[p.group]; g != nil && !p.taken && !slices.Contains(held, g) {
+			held = append(held, g)
 		}
-		m.unpin(p)
+		m.abandon(session, p)
+	}
+	for _, g := range held { // when the records have left its vaults
+		m.tell(g.topic.shard, event{kind: evForgotten, share: g, session: session})
 	}
 }
 
@@ -148,9 +154,13 @@ func (m *machine) dropPins(g *share) {
 	if g.pins == 0 {
 		return
 	}
-	for _, l := range m.ledgers {
-		for _, p := range l.pins {
-			if p.group == g.id {
+	for name, l := range m.ledgers {
+		for number, p := range l.pins {
+			switch {
+			case p.group != g.id:
+			case isOrphanage(name):
+				m.disown(name, number)
+			default:
 				p.taken, p.group = true, 0
 			}
 		}
@@ -181,8 +191,8 @@ func (g *Group) Pins(session string) []kernel.Pin {
 	return out
 }
 
-// Unpin ends a pin of a session whatever it is, also when its group has gone. Nobody
-// is told.
+// Unpin ends a pin of a session whatever it is, also when its group has gone: a record
+// that it still has is refused. Nobody is told.
 func (g *Group) Unpin(session string, id kernel.PinID) error {
 	return g.prop.post(appendPinRun([]byte{cmdPins}, session, 1, appendPinOp(nil, opUnpin, id)), nil, 0)
 }
@@ -225,6 +235,9 @@ func (m *machine) decodePins(d *decoder) {
 			if d.err == nil {
 				l.pin(p)
 				m.pinned(session, p)
+				if p.taken && isOrphanage(session) {
+					m.disown(session, p.Number)
+				}
 			}
 		}
 	}

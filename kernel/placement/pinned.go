@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/trivium-mq/trivium/kernel"
@@ -211,38 +210,36 @@ func (s *shard) closeVault(sh *share, session string, always bool) {
 // repin has the vaults take their records under a new leadership.
 func (s *shard) repin(sh *share) {
 	sh.vaults = nil
-	places := make([]kernel.Place, 0, len(sh.pinned))
-	for p := range sh.pinned {
-		places = append(places, p)
-	}
-	slices.SortFunc(places, func(a, b kernel.Place) int {
-		return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
-	})
-	for _, p := range places {
+	for _, p := range placesOf(sh.pinned) {
 		sh.group.Hold(s.vault(sh, sh.pinned[p]), p.Partition, p.Offset)
 	}
+	s.refuseOrphans(sh)
 }
 
 // pinEvent follows the machine.
 func (s *shard) pinEvent(e *event) {
 	sh := e.share
-	switch e.kind {
-	case evPinned:
-		if sh.pinned == nil {
-			sh.pinned = make(map[kernel.Place]string)
-		}
-		sh.pinned[kernel.Place{Partition: e.part.index, Offset: e.n}] = e.session
-	case evUnpinned:
-		delete(sh.pinned, kernel.Place{Partition: e.part.index, Offset: e.n})
-	case evForgotten:
-		for p, session := range sh.pinned {
-			if session == e.session {
-				delete(sh.pinned, p)
-			}
-		}
+	if e.kind == evForgotten {
 		if !sh.gone {
 			s.closeVault(sh, e.session, true)
 		}
+		return
+	}
+	at := kernel.Place{Partition: e.part.index, Offset: e.n}
+	switch {
+	case e.kind == evUnpinned:
+		delete(sh.pinned, at)
+		if _, ok := sh.orphans[at]; ok {
+			delete(sh.orphans, at)
+			s.mind(sh)
+		}
+	case isOrphanage(e.session):
+		s.orphaned(sh, at, &orphan{name: e.session, id: e.pin})
+	default:
+		if sh.pinned == nil {
+			sh.pinned = make(map[kernel.Place]string)
+		}
+		sh.pinned[at] = e.session
 	}
 }
 

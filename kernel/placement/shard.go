@@ -364,6 +364,7 @@ func (s *shard) settled(e *event) error {
 	}
 	floor := w.Floor()
 	w.Apply(st)
+	s.endOrphans(sh, w)
 	if w.Floor() != floor {
 		s.floorMoved(w.part)
 	}

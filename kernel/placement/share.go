@@ -41,7 +41,8 @@ type share struct {
 	members map[sharegroup.MemberID]*Member
 	parked  []*acquisition
 	pinned  map[kernel.Place]string        // session that the record is pinned to
-	vaults  map[string]sharegroup.MemberID // by session
+	orphans map[kernel.Place]*orphan       // pinned to sessions that have ended
+	vaults  map[string]sharegroup.MemberID // by session; empty: of orphans
 	pooled  []*Member                      // those with a pool, in turn
 	active  bool                           // in its lane's list of shares that hear of new records
 	queued  bool                           // in the shard's line
