@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
@@ -32,6 +33,8 @@ type retained struct {
 
 	mu      sync.RWMutex
 	tenants map[string]*retain.Index
+
+	follows atomic.Bool // before, what the log brings back is not looked at: load reads it all
 
 	sweepMu   sync.Mutex
 	started   bool // the broker is open
@@ -62,6 +65,9 @@ func (s *retained) of(tenant string) *retain.Index {
 
 // wrote follows the keyed writes of the placement group, in their order.
 func (s *retained) wrote(index uint64, written []placement.KV) {
+	if !s.follows.Load() {
+		return
+	}
 	for _, e := range written {
 		if !retain.Ours(e.Key) {
 			continue
@@ -84,6 +90,7 @@ func (s *retained) wrote(index uint64, written []placement.KV) {
 
 // load fills the indexes. Nobody is connected yet.
 func (s *retained) load() error {
+	s.follows.Store(true)
 	err := s.b.durable.IterateAt(retain.Prefix(), func(key, value []byte, index uint64) error {
 		tenant, topic, err := retain.ParseKey(key)
 		if err != nil {

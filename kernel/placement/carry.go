@@ -60,16 +60,18 @@ func (g *Group) IterateAt(prefix []byte, fn func(key, value []byte, index uint64
 }
 
 // told tells who watches about keyed writes that have been made.
-func (g *Group) told(index uint64, puts [][]byte) error {
+func (g *Group) told(list []keyedWrite) error {
 	if g.cfg.Watch == nil {
 		return nil
 	}
-	for _, body := range puts {
-		entries, err := decodePuts(body)
-		if err != nil {
-			return err
+	for _, w := range list {
+		for _, body := range w.puts {
+			entries, err := decodePuts(body)
+			if err != nil {
+				return err
+			}
+			g.cfg.Watch(w.index, entries)
 		}
-		g.cfg.Watch(index, entries)
 	}
 	return nil
 }

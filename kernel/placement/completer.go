@@ -20,7 +20,7 @@ type errand struct {
 // goroutine steps it.
 type completer struct {
 	box    mailbox[errand]
-	write  func(index uint64, puts [][]byte) error // keyed writes of one entry
+	write  func([]keyedWrite) error // keyed writes of entries, in their order
 	landed func([]*flight)
 	failed func(error)
 	commit *Histogram
@@ -29,7 +29,19 @@ type completer struct {
 	flush  []kernel.Completion // told something in this step
 	marked map[kernel.Completion]struct{}
 	done   []*flight
+	writes []keyedWrite
 }
+
+// keyedWrite is the keyed writes of one entry.
+type keyedWrite struct {
+	index uint64
+	puts  [][]byte
+}
+
+// maxKeyedWrite is how many bytes of keyed writes of several entries are written
+// together: one after the other they cost a commit each, which a start that
+// replays many has no time for.
+const maxKeyedWrite = 256 << 10
 
 func newCompleter(c clock, h *Histogram) *completer {
 	return &completer{box: newMailbox[errand](), clock: c, commit: h, marked: make(map[kernel.Completion]struct{})}
@@ -64,13 +76,21 @@ func (c *completer) step() bool {
 		return false
 	}
 	now := c.clock.mono()
-	for _, e := range errands {
-		if e.call != nil {
-			e.call()
+	for i := 0; i < len(errands); {
+		if call := errands[i].call; call != nil {
+			call()
+			i++
 			continue
 		}
-		c.answer(e.flight, now)
-		c.done = append(c.done, e.flight)
+		n, err := c.writeKeyed(errands[i:])
+		for _, e := range errands[i : i+n] {
+			if err != nil && len(e.flight.keyed) > 0 {
+				e.flight.err = err
+			}
+			c.answer(e.flight, now)
+			c.done = append(c.done, e.flight)
+		}
+		i += n
 	}
 	for _, done := range c.flush {
 		done.Flush()
@@ -85,15 +105,37 @@ func (c *completer) step() bool {
 	return true
 }
 
-func (c *completer) answer(f *flight, now int64) {
-	if len(f.keyed) > 0 {
-		if err := c.write(f.index, f.keyed); err != nil {
-			if !errors.Is(err, vfs.ErrNoSpace) { // else the group stops anyway
-				c.failed(err)
-			}
-			f.err = kernel.Errorf(kernel.CodeUnknown, "", "", "keyed state: %v", err)
+// writeKeyed does the keyed writes of the flights at the begin of the list, and
+// returns how many flights that are.
+func (c *completer) writeKeyed(list []errand) (n int, err error) {
+	size := 0
+	for n < len(list) && list[n].call == nil && size < maxKeyedWrite {
+		f := list[n].flight
+		n++
+		if len(f.keyed) == 0 {
+			continue
 		}
+		for _, put := range f.keyed {
+			size += len(put)
+		}
+		c.writes = append(c.writes, keyedWrite{f.index, f.keyed})
 	}
+	if len(c.writes) == 0 {
+		return n, nil
+	}
+	err = c.write(c.writes)
+	clear(c.writes)
+	c.writes = c.writes[:0]
+	if err == nil {
+		return n, nil
+	}
+	if !errors.Is(err, vfs.ErrNoSpace) { // else the group stops anyway
+		c.failed(err)
+	}
+	return n, kernel.Errorf(kernel.CodeUnknown, "", "", "keyed state: %v", err)
+}
+
+func (c *completer) answer(f *flight, now int64) {
 	if f.born != 0 && f.err == nil {
 		c.commit.Observe(now - f.born)
 	}

@@ -64,11 +64,11 @@ func newGroup(cfg Config) *Group {
 		g.prop.landed(flights)
 		g.disk.wrote(g.metrics.Bytes.Load())
 	}
-	g.out.write = func(index uint64, puts [][]byte) error {
-		if err := g.keyed.write(index, puts); err != nil {
+	g.out.write = func(list []keyedWrite) error {
+		if err := g.keyed.write(list); err != nil {
 			return err
 		}
-		return g.told(index, puts)
+		return g.told(list)
 	}
 	g.keyed = &keyed{}
 	g.ready.init(g.leading.Load)

@@ -20,6 +20,12 @@ type keyed struct {
 	batch  kv.Batch // for write, which has one caller
 	put    [][]byte // its keys
 
+	// What spares writes comparisons: the highest index that wrote or deleted a key,
+	// and whether a key has been deleted since the keys were loaded. Of who writes
+	// and loads.
+	highest uint64
+	deleted bool
+
 	fs    vfs.FS
 	dir   string    // of the files
 	dirty dirtyKeys // written since they were
@@ -49,16 +55,16 @@ func (k *keyed) key(key []byte) []byte {
 	return append(k.prefix[:len(k.prefix):len(k.prefix)], key...)
 }
 
-// write does the keyed writes of one entry. Doing them again changes nothing. On
-// a full disk it waits for room: the entry is in the log, and what comes after it
-// must find it written.
-func (k *keyed) write(index uint64, puts [][]byte) error {
+// write does the keyed writes of entries. Doing them again changes nothing. On
+// a full disk it waits for room: the entries are in the log, and what comes after
+// them must find them written.
+func (k *keyed) write(list []keyedWrite) error {
 	if err := k.failed.Load(); err != nil {
 		return *err
 	}
-	err := k.commit(index, puts)
+	err := k.commit(list)
 	for tries := 0; errors.Is(err, vfs.ErrNoSpace) && k.pause != nil && k.pause(err, tries); tries++ {
-		err = k.commit(index, puts)
+		err = k.commit(list)
 	}
 	if err != nil {
 		k.failed.Store(&err)
@@ -66,34 +72,50 @@ func (k *keyed) write(index uint64, puts [][]byte) error {
 	return err
 }
 
-func (k *keyed) commit(index uint64, puts [][]byte) error {
+func (k *keyed) commit(list []keyedWrite) error {
 	defer k.batch.Reset()
 	k.put = k.put[:0]
-	for _, body := range puts {
-		entries, err := decodePuts(body)
-		if err != nil {
-			return err
-		}
-		for _, e := range entries {
-			k.put = append(k.put, e.Key)
-			switch {
-			case e.Value != nil:
-				k.batch.Put(k.key(e.Key), e.Value, index)
-			case e.UpTo > 0:
-				k.batch.DeleteUpTo(k.key(e.Key), index, e.UpTo)
-			default:
-				k.batch.Delete(k.key(e.Key), index)
+	for _, w := range list {
+		for _, body := range w.puts {
+			if err := k.gather(w.index, body); err != nil {
+				return err
 			}
 		}
 	}
 	if k.store == nil {
 		return errNoKeys
 	}
+	k.batch.Known = k.highest // of a replay, what is below may have been done already
+	k.batch.Undeleted = !k.deleted
 	if err := k.store.Commit(&k.batch); err != nil {
 		return err
 	}
+	if len(list) > 0 {
+		k.highest = max(k.highest, list[len(list)-1].index)
+	}
 	k.dirty.add(k.put...)
 	clear(k.put)
+	return nil
+}
+
+// gather adds the writes of one command to the batch.
+func (k *keyed) gather(index uint64, body []byte) error {
+	entries, err := decodePuts(body)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		k.put = append(k.put, e.Key)
+		k.deleted = k.deleted || e.Value == nil
+		switch {
+		case e.Value != nil:
+			k.batch.Put(k.key(e.Key), e.Value, index)
+		case e.UpTo > 0:
+			k.batch.DeleteUpTo(k.key(e.Key), index, e.UpTo)
+		default:
+			k.batch.Delete(k.key(e.Key), index)
+		}
+	}
 	return nil
 }
 

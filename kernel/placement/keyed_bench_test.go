@@ -36,7 +36,7 @@ func BenchmarkKeyedStart(b *testing.B) {
 					}
 					list = append(list, KV{Key: key, Value: value})
 				}
-				if err := k.write(index, [][]byte{putCommand(list)[1:]}); err != nil {
+				if err := k.write([]keyedWrite{{index, [][]byte{putCommand(list)[1:]}}}); err != nil {
 					b.Fatal(err)
 				}
 			}

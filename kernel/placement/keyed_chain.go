@@ -201,6 +201,7 @@ func (k *keyed) load(sv *saved, rest *bufio.Reader, index uint64) error {
 		return err
 	}
 	k.dirty.take()
+	k.highest, k.deleted = 0, false
 	k.chain, k.complete, k.since, k.taken, k.saving = nil, false, 0, dirtySet{}, 0
 	if sv.inline { // an old checkpoint
 		return k.loadInline(rest)
@@ -231,6 +232,7 @@ func (k *keyed) loadFiles(chain keyChain) error {
 		return err
 	}
 	err = keyfile.ReadChain(k.fs, k.dir, chain, func(e keyfile.Entry) error {
+		k.highest = max(k.highest, e.Index)
 		return l.Put(k.key(e.Key), e.Value, e.Index)
 	})
 	if err != nil {
@@ -262,6 +264,7 @@ func (k *keyed) loadSent(chain keyChain, rest *bufio.Reader) error {
 func (k *keyed) loadFile(l *kv.Loader, r *keyfile.Reader) error {
 	for {
 		e, ok, err := r.Next()
+		k.highest = max(k.highest, e.Index)
 		switch {
 		case err != nil || !ok:
 			return err

@@ -48,7 +48,7 @@ func TestKeyedWriteFails(t *testing.T) {
 	if _, err := g.keyed.save(2); err == nil {
 		t.Error("a checkpoint could be made")
 	}
-	if err := g.keyed.write(1<<40, nil); err == nil {
+	if err := g.keyed.write([]keyedWrite{{index: 1 << 40}}); err == nil {
 		t.Error("it goes on writing")
 	}
 }

@@ -128,6 +128,7 @@ func (k *keyed) loadInline(r *bufio.Reader) error {
 		if err != nil {
 			return err
 		}
+		k.highest = max(k.highest, index)
 		batch.Put(k.key(key), value, index)
 		if batch.Size() < batchBytes {
 			continue

@@ -12,6 +12,13 @@ import (
 // must not change before.
 type Batch struct {
 	ops []op
+
+	// Known, if not 0, is a promise that spares a Put at a higher index a comparison:
+	// no key has been written or deleted above it, but by this batch, in order.
+	// Undeleted spares it another: none is remembered as deleted, or is deleted by
+	// this batch.
+	Known     uint64
+	Undeleted bool
 }
 
 type op struct {
@@ -51,7 +58,7 @@ func (b *Batch) Size() (n int) {
 // Reset empties the batch.
 func (b *Batch) Reset() {
 	clear(b.ops)
-	b.ops = b.ops[:0]
+	*b = Batch{ops: b.ops[:0]}
 }
 
 // Put is a batch of one.
@@ -79,11 +86,11 @@ func (s *Store) Commit(b *Batch) error {
 	defer func() { tx.Discard() }()
 	for i := range b.ops {
 		o := &b.ops[i]
-		err := o.apply(tx)
+		err := o.apply(tx, b)
 		if errors.Is(err, badger.ErrTxnTooBig) {
 			if err = tx.Commit(); err == nil {
 				tx = s.db.NewTransaction(true)
-				err = o.apply(tx)
+				err = o.apply(tx, b)
 			}
 		}
 		if err != nil {
@@ -99,8 +106,15 @@ func (s *Store) Commit(b *Batch) error {
 // apply does one write in a transaction, if it is not outdated. Badger adds
 // either all or nothing of a Set, and each key of ours may be set twice, so
 // that doing it again in a new transaction is harmless.
-func (o *op) apply(tx *badger.Txn) error {
-	value, deleted := stored(kindValue, o.key), stored(kindDeleted, o.key)
+func (o *op) apply(tx *badger.Txn, b *Batch) error {
+	value := stored(kindValue, o.key)
+	if !o.remove && b.Known > 0 && o.index > b.Known {
+		if b.Undeleted {
+			return tx.Set(value, encode(o.value, o.index))
+		}
+		return o.set(tx, value)
+	}
+	deleted := stored(kindDeleted, o.key)
 	at, present, err := indexOf(tx, value)
 	if err != nil || present && (at > o.index || o.upTo > 0 && at > o.upTo) {
 		return err
@@ -127,6 +141,19 @@ func (o *op) apply(tx *badger.Txn) error {
 		return tx.Delete(value)
 	}
 	return nil
+}
+
+// set is apply of a write that nothing newer stands against.
+func (o *op) set(tx *badger.Txn, value []byte) error {
+	deleted := stored(kindDeleted, o.key)
+	_, err := tx.Get(deleted)
+	if err == nil {
+		err = tx.Delete(deleted)
+	}
+	if err != nil && !errors.Is(err, badger.ErrKeyNotFound) {
+		return err
+	}
+	return tx.Set(value, encode(o.value, o.index))
 }
 
 func indexOf(tx *badger.Txn, key []byte) (index uint64, ok bool, err error) {
