@@ -85,7 +85,8 @@ func openNode(c *config.Config, memory int64, log zerolog.Logger) (_ *node, err 
 
 // limits are the kernel's share of the memory, and of the disk.
 func (n *node) limits(memory int64) broker.Limits {
-	l := broker.Limits{MemoryBytes: memory, CacheBytes: int64(n.memory.Cache), RetainedMemory: int64(n.memory.Retained)}
+	l := n.config.Limits()
+	l.MemoryBytes, l.CacheBytes, l.RetainedMemory = memory, int64(n.memory.Cache), int64(n.memory.Retained)
 	l.Placement.InFlightBytes, l.Placement.VolatileBytes = int64(n.memory.InFlight), int64(n.memory.Volatile)
 	l.Placement.VolatilePartitionBytes = max(l.Placement.VolatileBytes/4, 1)
 	l.Placement.DiskFloor = int64(n.config.Disk.Low)

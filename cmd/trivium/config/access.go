@@ -43,6 +43,7 @@ func (c *Config) Settings() *broker.Settings {
 		s.Logins.BanAfter = -1
 	}
 	s.AutoCreateTopics, s.AutoCreatePartitions, s.AutoCreateQueues = c.Topics.AutoCreate, int32(c.Topics.Partitions), c.Queues.AutoCreate
+	s.RetentionBudget = int64(c.Retention.Budget)
 	return s
 }
 

@@ -31,6 +31,9 @@ type Config struct {
 	Access      Access      `key:"access"`
 	Topics      Topics      `key:"topics"`
 	Queues      Queues      `key:"queues"`
+	Retention   Retention   `key:"retention"`
+	Retained    Retained    `key:"retained"`
+	Backlog     Backlog     `key:"backlog"`
 	Log         Log         `key:"log"`
 }
 

@@ -1,0 +1,32 @@
+package config
+
+import (
+	"time"
+
+	"github.com/trivium-mq/trivium/kernel/broker"
+)
+
+// Retention is what stays of what has been settled.
+type Retention struct {
+	Budget int `key:"budget" default:"0" min:"0" about:"bytes of settled records that the node keeps in all, 0 = a fifth of the volume, at most 50 GiB"`
+}
+
+// Retained bounds the retained messages of each tenant.
+type Retained struct {
+	Messages int `key:"messages" default:"2000000" min:"1" about:"retained messages of a tenant"`
+	Bytes    int `key:"bytes" default:"1073741824" min:"1" about:"bytes of them with their names"`
+}
+
+// Backlog bounds what waits for a session.
+type Backlog struct {
+	Bytes int           `key:"bytes" default:"268435456" min:"1" about:"bytes that wait for a session on one topic; beyond them the oldest messages are dropped"`
+	Age   time.Duration `key:"age" default:"168h" min:"1s" about:"how long they wait"`
+}
+
+// Limits are the broker's part of these.
+func (c *Config) Limits() broker.Limits {
+	return broker.Limits{
+		Retained: c.Retained.Messages, RetainedBytes: int64(c.Retained.Bytes),
+		BacklogBytes: int64(c.Backlog.Bytes), BacklogAge: c.Backlog.Age,
+	}
+}
