@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"io"
 	"net"
 	"slices"
 	"strings"
@@ -331,13 +330,4 @@ func (d *device) message(payload string) {
 		d.t.Fatalf("packet 0x%02x %q, %v; want %q", first, m.Payload, err, payload)
 	}
 	d.send(wire.AppendAck(nil, wire.Puback, d.version, m.ID, wire.Success))
-}
-
-// rest reads until the connection ends.
-func rest(c net.Conn) error {
-	_, err := io.Copy(io.Discard, c)
-	if ne, ok := err.(net.Error); ok && ne.Timeout() {
-		return err
-	}
-	return nil
 }

@@ -295,7 +295,6 @@ func (c *conn) teardown() {
 		c.session.Detach(c.expiry)
 	}
 	if c.client != nil {
-		c.countDropped()
 		c.client.Close()
 	}
 	<-c.written

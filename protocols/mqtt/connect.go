@@ -141,6 +141,9 @@ func (c *conn) accept(req *wire.ConnectRequest) error {
 		return err
 	}
 	c.client = client
+	c.out.mu.Lock()
+	c.out.dropped = &client.Counters().Dropped
+	c.out.mu.Unlock()
 	listener.Authenticated(c.net)
 	taken := func() { c.end(wire.SessionTakenOver, "session taken over", nil) }
 	session, present, err := client.AttachSession(c.ctx, c.clientID, req.Clean, c.expiry, taken)

@@ -44,7 +44,7 @@ func (s *sender) live(f *feed, lm *kernel.LiveMessage) bool {
 	}
 	fm := s.form(sh, f, lm)
 	if s.tooLarge(len(fm.bytes)) {
-		s.dropped++
+		s.dropped.Add(1)
 		return true
 	}
 	if fm.qos == 0 {
@@ -71,7 +71,7 @@ func (s *sender) liveFirst(f *feed, lm *kernel.LiveMessage) bool {
 	fr := s.frameOf(f, m)
 	size := fr.Size()
 	if s.tooLarge(size) {
-		s.dropped++
+		s.dropped.Add(1)
 		return true
 	}
 	var now int64
@@ -128,7 +128,7 @@ func (s *sender) dropLocked(size int) bool {
 	if b := s.backlog(); b == 0 || b+size <= s.bound(s.bufBytes) {
 		return false
 	}
-	s.dropped++
+	s.dropped.Add(1)
 	return true
 }
 

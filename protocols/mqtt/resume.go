@@ -171,7 +171,7 @@ func (s *sender) again(d *slot, v *kernel.View) {
 	fr := s.frameOf(d.feed, m)
 	fr.QoS, fr.ID, fr.Dup = d.qos, d.id, true
 	if s.tooLarge(fr.Size()) || d.qos == 1 && m.expired(now) { // expiry does not end a QoS 2 flow (4.3.3-7)
-		s.dropped++
+		s.dropped.Add(1)
 		s.skip(d)
 		return
 	}

@@ -219,7 +219,7 @@ func (s *sender) retained(st *stream, r *kernel.Retained, now int64) bool {
 	}
 	switch {
 	case s.tooLarge(fr.Size()):
-		s.dropped++
+		s.dropped.Add(1)
 		return true
 	case fr.QoS == 0:
 	case s.win.open():

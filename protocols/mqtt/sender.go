@@ -3,6 +3,7 @@ package mqtt
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/protocols/listener"
@@ -57,12 +58,13 @@ type sender struct {
 	settles []settlement      // what is settled by having been written
 	room    chan struct{}
 	msg     message
-	dropped uint64 // messages that the client did not get, not counted yet
+	dropped *atomic.Uint64 // the protocol's counter of messages that clients did not get
 }
 
 func (s *sender) init(version byte, maxPacket, quota int, l *Limits) {
 	s.version, s.maxPacket = version, maxPacket
 	s.bufBytes, s.liveBytes = l.OutBuffer, l.LiveBuffer
+	s.dropped = new(atomic.Uint64) // until the login
 	s.win.init(quota)
 }
 
@@ -153,7 +155,7 @@ func (s *sender) deliver(f *feed, d *kernel.Delivery, now int64) {
 	fr := s.frameOf(f, m)
 	fr.Dup = d.Redelivered && fr.QoS > 0
 	if s.tooLarge(fr.Size()) {
-		s.dropped++
+		s.dropped.Add(1)
 		s.settled(f, d.Partition, d.Offset)
 		return
 	}

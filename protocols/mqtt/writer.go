@@ -119,7 +119,6 @@ func (c *conn) wrote(settles []settlement, err error) {
 		r.feed.member.Settle(kernel.Accept, r.partition, r.first, r.last)
 	}
 	c.replenish()
-	c.countDropped()
 }
 
 // grantRun is how many grants are taken under one lock.
@@ -160,17 +159,5 @@ func (c *conn) replenish() {
 			c.streamOn()
 			return
 		}
-	}
-}
-
-// countDropped adds what the client did not get to the protocol's counters.
-func (c *conn) countDropped() {
-	s := &c.out
-	s.mu.Lock()
-	n := s.dropped
-	s.dropped = 0
-	s.mu.Unlock()
-	if n > 0 && c.client != nil {
-		c.client.Counters().Dropped.Add(n)
 	}
 }
