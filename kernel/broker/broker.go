@@ -9,6 +9,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -36,6 +37,7 @@ type Broker struct {
 	alarms   *alarms
 	watcher  sync.WaitGroup // of watchAccess, watchAlarms
 	retained *retained
+	numbers  atomic.Int64 // of all sessions, in use
 	backlogs backlogs
 	expiry   expirer
 	dead     dead

@@ -81,6 +81,10 @@ type Limits struct {
 	Provisional int
 	// Sessions of one tenant: 1,000,000; Subscriptions of one session: 1,000.
 	Sessions, Subscriptions int
+	// Numbers under which one session may have publishes that it has not released:
+	// 8,192; and all sessions of the node together, AllNumbers: 2,000,000. Each
+	// takes about 150 bytes of memory. One more is refused.
+	Numbers, AllNumbers int
 	// Takeovers of one session per minute, after the first ten: 30. More have to
 	// wait, then are refused.
 	Takeovers int
@@ -110,6 +114,8 @@ func (l Limits) withDefaults() Limits {
 	def(&l.Provisional, 1000)
 	def(&l.Sessions, 1_000_000)
 	def(&l.Subscriptions, 1000)
+	def(&l.Numbers, 8192)
+	def(&l.AllNumbers, 2_000_000)
 	def(&l.Takeovers, 30)
 	def(&l.Retained, 2_000_000)
 	if l.RetainedBytes <= 0 {

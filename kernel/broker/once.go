@@ -19,7 +19,9 @@ import (
 // It stands between the placement groups and the sinks of publishers: the
 // connection that published may have been followed by another one that repeats.
 type onces struct {
+	b      *Broker
 	mu     sync.Mutex
+	over   bool     // it is not the session's any more
 	holder *Session // may publish; nil: nobody
 	name   string   // of the session in the log; empty: not there
 	next   uint64   // count of the next use
@@ -47,7 +49,7 @@ func (e *sessionEntry) readOnces(ctx context.Context, durable, present bool) err
 		if err := e.forgetNumbers(ctx); err != nil {
 			return err
 		}
-		e.onces = nil
+		e.retireOnces()
 	}
 	if !durable {
 		name = ""
@@ -55,7 +57,7 @@ func (e *sessionEntry) readOnces(ctx context.Context, durable, present bool) err
 	if e.onces != nil && !e.onces.doubted() {
 		return nil
 	}
-	o := &onces{name: name, next: 1, used: make(map[uint16]*use)}
+	o := &onces{b: e.t.b, name: name, next: 1, used: make(map[uint16]*use)}
 	if durable && present {
 		used, high, err := g.Used(ctx, name)
 		if err != nil {
@@ -66,7 +68,34 @@ func (e *sessionEntry) readOnces(ctx context.Context, durable, present bool) err
 		}
 		o.next = high + 1
 	}
+	e.retireOnces()
+	e.t.b.numbers.Add(int64(len(o.used)))
 	e.onces = o
+	return nil
+}
+
+// retireOnces takes the numbers of a session out of the account of the node.
+func (e *sessionEntry) retireOnces() {
+	o := e.onces
+	if e.onces = nil; o == nil {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if !o.over {
+		o.over = true
+		o.b.numbers.Add(-int64(len(o.used)))
+	}
+}
+
+// room says whether one more number may be used. mu is held.
+func (o *onces) room(h *Session) error {
+	switch limits := &o.b.limits; {
+	case len(o.used) >= limits.Numbers:
+		return kernel.Errorf(kernel.CodeLimit, "session", h.s.id, "the session has %d publishes that it has not released", len(o.used))
+	case o.b.numbers.Load() >= int64(limits.AllNumbers):
+		return kernel.Errorf(kernel.CodeLimit, "session", h.s.id, "the sessions of the node have too many publishes that they have not released")
+	}
 	return nil
 }
 
@@ -93,9 +122,16 @@ func (o *onces) begin(h *Session, number uint16, to *sink, token uint64) (u *use
 	}
 	u = o.used[number]
 	if u == nil {
+		if err := o.room(h); err != nil {
+			o.mu.Unlock()
+			return nil, 0, err
+		}
 		u = &use{number: number, count: o.next, to: to, token: token}
 		o.next++
 		o.used[number] = u
+		if !o.over {
+			o.b.numbers.Add(1)
+		}
 		o.mu.Unlock()
 		return u, 0, nil
 	}
@@ -122,6 +158,9 @@ func (o *onces) cancel(u *use) {
 func (o *onces) drop(u *use) {
 	if o.used[u.number] == u {
 		delete(o.used, u.number)
+		if !o.over {
+			o.b.numbers.Add(-1)
+		}
 	}
 }
 
@@ -166,7 +205,8 @@ func (o *onces) Flush() {
 // ToTopicOnce is ToTopic for a message that is stored once: published again under a
 // number of the session that has not been released (Session.Release), by this
 // connection or a later one, it has the outcome of the first time and nothing else
-// happens. CodeFenced: another connection has taken the session.
+// happens. CodeFenced: another connection has taken the session. CodeLimit: the session
+// has too many numbers that it has not released.
 func (p *Publisher) ToTopicOnce(h *Session, number uint16, name string, r *kernel.Record, token uint64) (matched int, err error) {
 	o := h.onces
 	u, matched, err := o.begin(h, number, p.sink, token)

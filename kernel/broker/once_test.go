@@ -159,7 +159,7 @@ func TestOnceInMemory(t *testing.T) {
 // TestOnceWhileUnderWay: who repeats a message whose first publish is still under
 // way, on another connection, gets the outcome of that.
 func TestOnceWhileUnderWay(t *testing.T) {
-	o := &onces{next: 1, used: make(map[uint16]*use)}
+	o := &onces{b: &Broker{limits: Limits{}.withDefaults()}, next: 1, used: make(map[uint16]*use)}
 	h := &Session{s: &sessionEntry{id: "c"}, onces: o}
 	o.hold(h)
 	first, second := newOutcomes(), newOutcomes()
@@ -227,5 +227,68 @@ func TestCleanStartThatFails(t *testing.T) {
 		}
 		s.Detach(0)
 		return
+	}
+}
+
+// TestNumbersAreBounded: a session that releases nothing is refused, and so is one
+// more when all sessions together have too many; what is released or discarded
+// makes room.
+func TestNumbersAreBounded(t *testing.T) {
+	b := open(t, t.TempDir(), func(c *Config) { c.Limits.Numbers, c.Limits.AllNumbers = 3, 5 })
+	c := connect(t, b)
+	declare(t, c, QueueSpec{Name: "q", Durable: true})
+	s, _ := attach(t, c, "a", false, time.Hour)
+	p := publisher(t, c)
+	full := func(s *Session, number uint16) {
+		t.Helper()
+		_, err := p.p.ToTopicOnce(s, number, "q", &kernel.Record{Key: []byte("q")}, 99)
+		wantCode(t, err, kernel.CodeLimit)
+	}
+	for n := range uint16(3) {
+		p.once(s, n+1, "q", "x")
+	}
+	full(s, 4)
+	p.once(s, 3, "q", "x") // a repeat is none more
+	p.release(s, 2)
+	p.once(s, 4, "q", "x")
+	s2, _ := attach(t, c, "b", false, 0)
+	p.once(s2, 1, "q", "x")
+	p.once(s2, 2, "q", "x")
+	full(s2, 3)
+	s.Detach(0)
+	p.once(s2, 3, "q", "x")
+	full(s2, 4)
+	s2.Detach(0)
+	if n := b.numbers.Load(); n != 0 {
+		t.Fatalf("%d numbers of no session", n)
+	}
+}
+
+// TestNumbersGoWithTheirTenant.
+func TestNumbersGoWithTheirTenant(t *testing.T) {
+	b := open(t, t.TempDir())
+	if err := b.PutTenant(soon(t), kernel.Tenant{Name: "a"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.PutPermission(soon(t), kernel.Permission{Tenant: "a", User: "guest", Configure: ".*", Write: ".*", Read: ".*"}); err != nil {
+		t.Fatal(err)
+	}
+	c, err := b.Connect(kernel.Identity{User: "guest", Tenant: "a"}, kernel.ConnectionInfo{Protocol: "test"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	declare(t, c, QueueSpec{Name: "q", Durable: true})
+	s, _ := attach(t, c, "s", false, time.Hour)
+	publisher(t, c).once(s, 1, "q", "x")
+	s.Detach(time.Hour)
+	c.Close()
+	if got := b.durable.Sessions(); len(got) != 1 {
+		t.Fatalf("%q", got)
+	}
+	if err := b.DropTenant(soon(t), "a"); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.durable.Sessions(); len(got) != 0 || b.numbers.Load() != 0 {
+		t.Fatalf("%q, %d", got, b.numbers.Load())
 	}
 }

@@ -54,6 +54,7 @@ func (t *tenant) entry(clientID string) (*sessionEntry, error) {
 // forget takes the session out of the tenant.
 func (e *sessionEntry) forget() {
 	e.gone = true
+	e.retireOnces()
 	e.t.mu.Lock()
 	defer e.t.mu.Unlock()
 	delete(e.t.sessions, e.id)

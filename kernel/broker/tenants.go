@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -185,13 +186,42 @@ func (t *tenant) clear() error {
 		e.disarm()
 		e.forgetWill()
 		e.gone = true
+		e.retireOnces()
 		e.mu.Unlock()
 	}
 	var errs []error
 	for _, prefix := range tenantKeys(t.name) {
 		errs = append(errs, t.b.dropKeys(prefix, func([]byte) bool { return true }))
 	}
-	return errors.Join(append(errs, t.clearTopics())...)
+	return errors.Join(append(errs, t.clearTopics(), t.clearNumbers())...)
+}
+
+// clearNumbers forgets the numbers of the sessions, side by side.
+func (t *tenant) clearNumbers() error {
+	ctx, cancel := t.b.changeContext()
+	defer cancel()
+	var mu sync.Mutex
+	var errs []error
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, sessionWidth)
+	for _, g := range t.b.places() {
+		for _, name := range g.Sessions() {
+			if !strings.HasPrefix(name, t.name+"\x00") {
+				continue
+			}
+			slots <- struct{}{}
+			wg.Go(func() {
+				if err := g.ForgetSession(ctx, name); err != nil {
+					mu.Lock()
+					errs = append(errs, err)
+					mu.Unlock()
+				}
+				<-slots
+			})
+		}
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 // clearTopics deletes the topics, side by side, so that they share commits.

@@ -291,6 +291,7 @@ func (c *conn) teardown() {
 	if c.session != nil {
 		c.settleRun() // acknowledged just before the end
 		c.farewell()
+		c.abandon()
 		c.keep()
 		c.session.Detach(c.expiry)
 	}

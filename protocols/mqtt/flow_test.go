@@ -126,6 +126,27 @@ func TestQoS2InMemory(t *testing.T) {
 	}
 }
 
+// TestQoS2GoesWithItsSession: MQTT-4.8.2-5. What a session that ends with its
+// connection has been sent, and has not acknowledged, is refused: nobody else gets
+// it. QoS 1 messages are given back.
+func TestQoS2GoesWithItsSession(t *testing.T) {
+	r := newRig(t, Limits{})
+	p, _ := r.connect(v5("a"))
+	p.subscribe(wire.Filter{Name: "$share/g/t", QoS: 2})
+	m := r.member("a", "$share/g/t")
+	m.wait(t, "credit is given", func() bool { return m.credit > 0 })
+	for i, qos := range []string{"2", "1", "2", "2"} {
+		m.deliver(t, int64(i), false, rec("t", fmt.Sprint(i), "mq.qos", qos))
+		p.wantPublish(fmt.Sprint(i), qos[0]-'0', uint16(i+1), false)
+	}
+	p.ack(wire.Pubrec, 1, wire.Success)
+	p.wantAck(wire.Pubrel, 1, wire.Success)
+	_ = p.c.Close()
+	m.wait(t, "they are refused", func() bool {
+		return slices.Equal(m.settled, []settlement{{first: 0, last: 0}, {refuse: true, first: 2, last: 3}})
+	})
+}
+
 // TestResume: MQTT-4.4.0-1, 4.6.0-1. What was under way comes again after a
 // reconnect, with its identifier, with DUP, in its order, then PUBRELs, and nothing
 // new before it; a smaller Receive Maximum is kept to.

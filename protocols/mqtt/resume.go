@@ -43,6 +43,26 @@ func (c *conn) keep() {
 	c.session.Keep(k)
 }
 
+// abandon refuses the QoS 2 deliveries of a session that ends with its connection and
+// has not said that it has them: it may, so nobody else gets them (4.8.2-5). What is
+// pinned to a session outlives the connection, and is refused when the session ends.
+func (c *conn) abandon() {
+	s := &c.out
+	s.mu.Lock()
+	var list []slot
+	for _, e := range s.win.slots {
+		if e.id != 0 && e.qos == 2 && !e.pinned && e.stage == sent && e.feed.member != nil {
+			list = append(list, e)
+		}
+	}
+	s.mu.Unlock()
+	slices.SortFunc(list, func(a, b slot) int { return cmp.Compare(a.count, b.count) })
+	for i := range list {
+		c.gather(list[i].feed, true, list[i].partition, list[i].offset)
+	}
+	c.settleRun()
+}
+
 // resume attaches the subscriptions of a session that was there before, and sends
 // again what it had under way. A subscription that cannot be attached (its queue has
 // been deleted, permission withdrawn) is left out; it stays in the session.
