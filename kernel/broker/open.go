@@ -64,7 +64,7 @@ func Open(cfg Config) (*Broker, error) {
 	b.started = b.now()
 	if err := b.openLayers(cfg); err != nil {
 		b.cancel()
-		return nil, errors.Join(err, b.layers.close())
+		return nil, errors.Join(advise(err), b.layers.close())
 	}
 	err := b.load(cfg.Admin)
 	if err == nil {

@@ -67,7 +67,7 @@ func openState(cfg Config) (*Group, *checkpoint.Store, checkpoint.Meta, error) {
 	for _, damage := range store.Damage() {
 		cfg.Logger.Error().Err(damage).Msg("a damaged checkpoint is set aside")
 	}
-	if err := reaches(cfg.WAL, meta.Index, len(store.Damage()) > 0); err != nil {
+	if err := reaches(cfg.WAL, meta.Index, len(store.Damage()) > 0, cfg.Raft.Alone); err != nil {
 		return nil, nil, none, fmt.Errorf("placement: open group %d: %w", cfg.ID, err)
 	}
 	if err := keys.sweep(kept); err != nil {
@@ -110,15 +110,23 @@ func openState(cfg Config) (*Group, *checkpoint.Store, checkpoint.Meta, error) {
 }
 
 // reaches returns an error if the log does not go on from the checkpoint at
-// index (0: none). It has to be known before the segments are opened, which
+// index (0: none), or has lost its end: a node that is alone has logged all that
+// it has a checkpoint of. It has to be known before the segments are opened, which
 // removes those that the checkpoint does not name, as the log makes them again.
-func reaches(log *wal.Group, index uint64, damaged bool) error {
+func reaches(log *wal.Group, index uint64, damaged, alone bool) error {
 	first, err := log.FirstIndex()
 	if err != nil {
 		return err
 	}
 	if first > index+1 || first == 0 && index == 0 && damaged {
 		return fmt.Errorf("%w: the newest readable checkpoint is at %d, the log begins at %d", raftgroup.ErrCorrupt, index, first)
+	}
+	last, err := log.LastIndex()
+	if err != nil {
+		return err
+	}
+	if alone && last > 0 && last < index {
+		return fmt.Errorf("%w: the newest checkpoint is at %d, the log ends at %d", raftgroup.ErrCorrupt, index, last)
 	}
 	return nil
 }
