@@ -69,6 +69,12 @@ func TestVersions(t *testing.T) {
 	if _, err := decodeSaved([]byte{stateVersion + 1, 0, 0, 0}); !errors.Is(err, errFormat) {
 		t.Fatal(err)
 	}
+	if err := newStepped(t).machine.applyCommand([]byte{250}); !errors.Is(err, errFormat) { // row 44 of the faults: refused, not skipped
+		t.Fatalf("command of another version: %v", err)
+	}
+	if err := r.reset(append(header{}.append(nil), 250)); err != nil || r.next() || !errors.Is(r.err, errFormat) {
+		t.Fatalf("section of another version: %v, %v", err, r.err)
+	}
 }
 
 // FuzzApply feeds a machine what no leader ever wrote: it may refuse it, and
