@@ -40,6 +40,7 @@ type history struct {
 
 	model model
 	churn *churn
+	pins  *pinsim
 	seen  seen
 	subs  []*subscriber
 	delay bool // settlements wait
@@ -71,6 +72,7 @@ func newHistory(seed int64, keys *kv.Store) *history {
 	}
 	h.model.init(h)
 	h.churn = newChurn(h)
+	h.pins = newPinsim(h)
 	return h
 }
 
@@ -231,6 +233,7 @@ type seen struct {
 	merges                uint64
 	delivered, settled    uint64
 	buried                int // dead letters confirmed
+	once, pinned, orphans int
 }
 
 func (s *seen) add(o seen) {
@@ -244,6 +247,9 @@ func (s *seen) add(o seen) {
 	s.delivered += o.delivered
 	s.settled += o.settled
 	s.buried += o.buried
+	s.once += o.once
+	s.pinned += o.pinned
+	s.orphans += o.orphans
 }
 
 func (h *history) count() {
@@ -306,7 +312,7 @@ var simTopics = []struct {
 
 // prepare makes the topics and groups, as a facade does after every start.
 func (h *history) prepare() bool {
-	if !h.digTomb() {
+	if !h.digTomb() || !h.pins.prepare() {
 		return false
 	}
 	h.model.parts, h.model.groups = nil, nil
@@ -385,6 +391,8 @@ func (h *history) act() {
 		if ids := chooseMerge(h.g.machine.log.Segments(), nil, int64(1+h.rng.Intn(8))<<10, 1<<40); len(ids) > 0 {
 			h.g.prop.command(mergeCommand(ids)) //nolint:errcheck // as for the seal
 		}
+	case n < 85:
+		h.pins.act()
 	default:
 		if len(h.subs) > 0 {
 			h.subs[h.rng.Intn(len(h.subs))].act()
@@ -404,6 +412,7 @@ func (h *history) crash() {
 		h.churn.resolve()
 	}
 	h.model.crash()
+	h.pins.crash()
 	h.disk, h.g, h.subs = h.left, nil, nil
 	h.note(-1, h.life)
 }
@@ -422,6 +431,7 @@ func (h *history) settleDown() {
 		}
 		s.m.Credit(1 << 20)
 	}
+	h.pins.settleDown()
 	for range 4 {
 		h.quiet()
 		h.g.tick() // what could not be buried is tried again
@@ -435,5 +445,6 @@ func (h *history) settleDown() {
 	h.quiet()
 	h.check()
 	h.model.allSettled()
+	h.pins.nothingLeft()
 	h.count()
 }

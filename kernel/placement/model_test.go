@@ -220,6 +220,7 @@ func (h *history) check() {
 	h.model.checkKeys()
 	h.checkTomb()
 	h.churn.check()
+	h.pins.check()
 }
 
 // checkPartition: all confirmed records are there, none is invented, none
