@@ -142,6 +142,11 @@ func (b *Broker) openLayers(cfg Config) (err error) {
 	if err != nil {
 		return err
 	}
+	return b.awaitLayers()
+}
+
+// awaitLayers waits until all groups lead.
+func (b *Broker) awaitLayers() error {
 	ctx, cancel := context.WithTimeout(b.ctx, startWait)
 	defer cancel()
 	if err := b.catalog.WaitReady(ctx); err != nil {
