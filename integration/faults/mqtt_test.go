@@ -331,3 +331,23 @@ func (d *device) message(payload string) {
 	}
 	d.send(wire.AppendAck(nil, wire.Puback, d.version, m.ID, wire.Success))
 }
+
+// TestTextIsKept: a byte order mark is a character like others (1.5.4-3), names are
+// not normalised (4.7.3-4), and lengths inside a packet are minimal, too (1.5.5-1).
+func TestTextIsKept(t *testing.T) {
+	s := newStand(t, 32<<20)
+	names := []string{"\ufeffbom", "a\ufeff/b", "/a", "a", "a//b", "\u00c5", "A\u030a"}
+	d := s.connected(fresh(wire.V5))
+	d.subscribe(wire.Filter{Name: "#", QoS: 0})
+	pub := s.connected(fresh(wire.V5))
+	for _, name := range names {
+		pub.send(packet(wire.V5, 0, 0, name, "x"))
+		first, body := d.next()
+		var m wire.Message
+		if err := m.Parse(wire.V5, first, body); err != nil || string(m.Topic) != name {
+			t.Errorf("%q came as %q, %v", name, m.Topic, err)
+		}
+	}
+	pub.send([]byte{0x30, 6, 0, 1, 't', 0x80, 0, 'x'}) // a length of properties in two bytes
+	pub.ended(wire.MalformedPacket)
+}
