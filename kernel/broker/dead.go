@@ -4,7 +4,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"github.com/trivium-mq/trivium/kernel"
@@ -19,6 +18,7 @@ type dead struct {
 
 	buried  atomic.Uint64 // dead letters that queues have taken
 	dropped atomic.Uint64 // those that nothing takes, or that would go round in circles
+	kept    atomic.Uint64 // tries that have to be made again
 }
 
 // bury is placement.Config.Bury.
@@ -47,10 +47,16 @@ func (d *dead) drop(f *placement.Burial, i int) {
 	f.Done(i, false)
 }
 
+// keep puts a dead letter off.
+func (d *dead) keep(f *placement.Burial, i int) {
+	d.kept.Add(1)
+	f.Done(i, true)
+}
+
 // unrouted ends a dead letter that nothing takes now.
 func (d *dead) unrouted(f *placement.Burial, i int) {
-	if f.Limits.AtLeastOnce {
-		f.Done(i, true)
+	if f.Limits.AtLeastOnce && !f.Last {
+		d.keep(f, i)
 		return
 	}
 	d.drop(f, i)
@@ -76,12 +82,12 @@ func (t *tenant) bury(f *placement.Burial, i int) {
 	topics := slices.DeleteFunc(slices.Clone(m.Topics), func(topic *route.Topic) bool {
 		return topic.Kind == kernel.Plain && kernel.DeathCycle(l.deaths, topic.Name)
 	})
-	if len(m.Live) > 0 {
+	if len(m.Live) > 0 && !f.Letters[i].Again {
 		t.show(m.Live, l)
 	}
 	switch {
 	case len(topics) > 0:
-		l.store(b, f, i, b.legs(topics, []byte(l.key)))
+		l.store(b, f, i, topics)
 	case len(m.Topics) > 0: // only a circle
 		b.dead.drop(f, i)
 	case len(m.Live) > 0:
@@ -104,55 +110,6 @@ func (t *tenant) show(live []*route.Live, l *letter) {
 		}
 	}
 }
-
-// burying is the completion of one dead letter.
-type burying struct {
-	b    *Broker
-	f    *placement.Burial
-	i    int
-	mu   sync.Mutex
-	left int
-	err  error
-}
-
-// store appends a dead letter to all its targets.
-func (l *letter) store(b *Broker, f *placement.Burial, i int, legs []leg) {
-	c := &burying{b: b, f: f, i: i, left: len(legs)}
-	for k := range legs {
-		if err := legs[k].group.Append(legs[k].set, &l.record, c, 0); err != nil {
-			c.Completed(0, kernel.Result{Offset: -1, Err: err})
-		}
-	}
-}
-
-// Completed implements kernel.Completion.
-func (c *burying) Completed(_ uint64, res kernel.Result) {
-	c.mu.Lock()
-	c.left--
-	if c.err == nil {
-		c.err = res.Err
-	}
-	left, err := c.left, c.err
-	c.mu.Unlock()
-	if left > 0 {
-		return
-	}
-	d := &c.b.dead
-	switch {
-	case err == nil:
-		d.buried.Add(1)
-		c.f.Done(c.i, false)
-	case placement.IsQueueFull(err):
-		d.unrouted(c.f, c.i)
-	case kernel.CodeOf(err) == kernel.CodeTooLarge:
-		d.drop(c.f, c.i)
-	default: // not now, or nobody knows
-		c.f.Done(c.i, true)
-	}
-}
-
-// Flush implements kernel.Completion.
-func (c *burying) Flush() {}
 
 // letter is a dead letter on its way.
 type letter struct {

@@ -167,9 +167,11 @@ func (t *tenant) makeGroup(ctx context.Context, kt *kernel.Topic, spec catalog.G
 }
 
 // dropTopic removes a topic with its groups, its bindings and the auto-delete
-// exchanges that lose their last one. The locks of lockTopicFor are held.
+// exchanges that lose their last one, after what has died in it has its dead
+// letters. The locks of lockTopicFor are held.
 func (t *tenant) dropTopic(ctx context.Context, kt *kernel.Topic) error {
 	b := t.b
+	t.buryAll(t.groupsOf(kt.ID)...)
 	after, sources := t.table.Load().DropTopic(kt.ID)
 	var ops []catalog.Op
 	if !kt.Volatile {
@@ -186,8 +188,10 @@ func (t *tenant) dropTopic(ctx context.Context, kt *kernel.Topic) error {
 	return b.placeOf(kt.Volatile).DropTopic(ctx, kt.ID, b.catalog.Revision())
 }
 
-// dropGroup removes a group; its topic stays.
+// dropGroup removes a group; its topic stays. What has died in the group has its
+// dead letters before.
 func (t *tenant) dropGroup(ctx context.Context, kt *kernel.Topic, g *group) error {
+	t.buryAll(g)
 	if !kt.Volatile && !g.spec.Address.IsSession() {
 		if err := t.b.commit(ctx, catalog.DropGroup{Topic: kt.ID, Group: g.spec.Address.Group}); err != nil {
 			return err

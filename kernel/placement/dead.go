@@ -17,17 +17,14 @@ const (
 	burialBytes  = 1 << 20 // reached by the last record
 )
 
-// grave is a dead record that is archived when its dead letter is safe.
-type grave struct {
-	offset    int64
-	partition int32
-	reason    sharegroup.Reason
-}
-
 // Letter is a record that has died.
 type Letter struct {
 	Record *kernel.View // owned by the letter
 	Reason kernel.DeathReason
+	Again  bool // it was tried before
+	// Reached is what has the dead letter already. Who makes it adds what does,
+	// before Done: the next try has them.
+	Reached []kernel.TopicID
 }
 
 // Burial is dead records of one group, whose dead letters are to be made safe.
@@ -36,6 +33,9 @@ type Burial struct {
 	Address kernel.GroupAddress
 	Limits  kernel.Limits
 	Letters []Letter
+	// Last says that the group is about to go: what nothing takes now is not kept
+	// for later.
+	Last bool
 
 	left   atomic.Int32
 	keep   []bool
@@ -104,7 +104,7 @@ func (s *shard) mourn(sh *share, partition int32) {
 			s.metrics.Dead.Add(1)
 		}
 		if sh.policy.DeadLetter {
-			sh.graves = append(sh.graves, grave{d.Offset, partition, d.Reason})
+			sh.dig(grave{offset: d.Offset, partition: partition, reason: d.Reason})
 		}
 	}
 }
@@ -116,18 +116,21 @@ func (s *shard) funeral(sh *share) {
 	}
 	if !sh.policy.DeadLetter { // not any more
 		s.archiveAll(sh, sh.graves)
-		sh.graves = nil
+		sh.graves, sh.graveBytes = nil, 0
 		return
 	}
 	letters, graves := s.exhume(sh)
 	if len(letters) == 0 {
+		if len(sh.graves) == 0 {
+			s.postpone(sh) // there may be room again
+		}
 		return
 	}
 	term := s.term
 	b := newBurial(sh, letters, graves, func(b *Burial) {
 		s.ask(func() { s.buried(sh, b, term) })
 	})
-	b.Limits = sh.limits
+	b.Limits, b.Last = sh.limits, len(sh.enders) > 0
 	sh.burial = b
 	if !s.under.box.post(b) {
 		sh.burial = nil
@@ -145,6 +148,7 @@ func (s *shard) exhume(sh *share) (letters []Letter, graves []grave) {
 		w := sh.window(g.partition)
 		if w == nil || w.Settled(g.offset) {
 			taken++
+			sh.graveBytes -= g.size
 			continue
 		}
 		if w.look == nil {
@@ -161,10 +165,11 @@ func (s *shard) exhume(sh *share) (letters []Letter, graves []grave) {
 		}
 		taken++
 		if err != nil || v == nil || v.Offset != g.offset {
+			sh.graveBytes -= g.size
 			s.archiveAll(sh, []grave{g})
 			continue
 		}
-		letters = append(letters, Letter{v.Clone(), deathReasons[g.reason]})
+		letters = append(letters, Letter{Record: v.Clone(), Reason: deathReasons[g.reason], Again: g.again, Reached: g.reached})
 		graves = append(graves, g)
 		bytes += v.Size
 	}
@@ -184,14 +189,18 @@ func (s *shard) buried(sh *share, b *Burial, term uint64) {
 	var again []grave
 	for i, g := range b.graves {
 		if b.keep[i] {
+			g.again, g.reached = true, b.Letters[i].Reached
 			again = append(again, g)
 		} else {
+			sh.graveBytes -= g.size
 			s.archiveAll(sh, b.graves[i:i+1])
 		}
 	}
 	if len(again) > 0 {
 		sh.graves = append(again, sh.graves...)
-		s.postpone(sh)
+		if b.Last || len(sh.enders) == 0 { // else the last try comes now
+			s.postpone(sh)
+		}
 	}
 	s.queue(sh)
 }
@@ -217,7 +226,7 @@ func (s *shard) remind() {
 	for _, sh := range s.mourners {
 		sh.resting = false
 		if !sh.gone && sh.group != nil {
-			s.touch(sh)
+			s.queue(sh)
 		}
 	}
 	clear(s.mourners)
@@ -235,7 +244,7 @@ func (g *Group) buryRefused(sh *share, r *kernel.Record) {
 		g.under.refused.Add(-1)
 		return
 	}
-	b := newBurial(sh, []Letter{{viewOf(r), kernel.DiedMaxLen}}, nil, func(*Burial) { g.under.refused.Add(-1) })
+	b := newBurial(sh, []Letter{{Record: viewOf(r), Reason: kernel.DiedMaxLen}}, nil, func(*Burial) { g.under.refused.Add(-1) })
 	b.Limits = limits
 	if !g.under.box.post(b) {
 		g.under.refused.Add(-1)

@@ -191,7 +191,7 @@ func (s *shard) acquire(a *acquisition) {
 		s.tend(sh)
 	}
 	var runs []sharegroup.Run
-	for s.batch = s.batch[:0]; len(s.batch) == 0 && !sh.stalled; { // all of a hand-out may be expired, or holes
+	for s.batch = s.batch[:0]; len(s.batch) == 0 && !sh.stalled && sh.room() > 0; { // all of a hand-out may be expired, or holes
 		var err error
 		if runs, err = sh.group.Acquire(m.id, a.max, now); err != nil {
 			a.done <- err

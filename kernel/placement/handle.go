@@ -125,6 +125,7 @@ func (s *shard) dropShare(sh *share) {
 	s.dismiss(sh, kernel.Errorf(kernel.CodeDropped, "group", sh.spec.Address.Group, "it was deleted"))
 	sh.gone = true
 	sh.windows, sh.group, sh.graves, sh.burial = nil, nil, nil, nil
+	sh.mourned()
 	sh.vaults, sh.pinned, sh.orphans = nil, nil, nil
 	l := &sh.topic.lane
 	l.shares = removeShare(l.shares, sh)
@@ -221,6 +222,8 @@ func (s *shard) unlead(reason error) {
 				w.promised = 0
 			}
 			sh.group, sh.graves, sh.burial, sh.vaults = nil, nil, nil, nil
+			sh.graveBytes = 0
+			sh.mourned()
 			s.touch(sh)
 		}
 	}

@@ -177,6 +177,7 @@ func (s *shard) limited(sh *share, l *kernel.Limits) {
 	for _, w := range sh.windows {
 		w.sizes = nil // made anew if they are needed
 	}
+	sh.weighAll()
 	s.mind(sh)
 	s.guard(sh)
 	s.queue(sh)
@@ -227,15 +228,6 @@ func (s *shard) tend(sh *share) {
 	}
 	s.shorten(sh)
 	s.dues.set(sh, due)
-}
-
-// room is how many records may die now: what waits for its dead letter is
-// bounded.
-func (sh *share) room() int64 {
-	if !sh.policy.DeadLetter {
-		return math.MaxInt64
-	}
-	return int64(max(0, maxGraves-len(sh.graves)))
 }
 
 // shorten drops the oldest records of a share that is too long. While members

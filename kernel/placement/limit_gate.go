@@ -83,7 +83,14 @@ func (sh *share) tell(g *brim) {
 	}
 	ready := sh.group.Ready()
 	wanted := max(0, sh.group.Demand()-ready) // members will take so many more at once
-	g.gone.Store(ends - ready + wanted)
+	dead := int64(0)
+	if sh.limits.AtLeastOnce { // they take up room until their dead letters are safe
+		dead = sh.waitingDead()
+	}
+	if sh.room() == 0 || dead > 0 && g.max >= 0 && dead >= g.max || g.maxBytes >= 0 && sh.graveBytes > 0 && sh.graveBytes >= g.maxBytes {
+		wanted = 0
+	}
+	g.gone.Store(ends - ready - dead + wanted)
 	if g.maxBytes >= 0 {
 		g.goneBytes.Store(sh.goneBytes(wanted > 0))
 	}
@@ -107,7 +114,7 @@ func (sh *share) goneBytes(wanted bool) int64 {
 	if wanted {
 		gone += sh.limits.MaxBytes
 	}
-	return gone
+	return gone - sh.graveBytes
 }
 
 // guard replaces a gate of partitions by another one. What is in flight stays

@@ -284,6 +284,10 @@ func (s *shard) serve(now int64) {
 
 // pump hands out records of one share.
 func (s *shard) pump(sh *share, now int64) {
+	if sh.room() == 0 { // it goes on when a burial is over
+		s.touch(sh)
+		return
+	}
 	s.lend(sh)
 	outs, more := sh.group.Pump(now, pumpBudget)
 	for i := range outs {
@@ -316,6 +320,7 @@ func (s *shard) collect() {
 		if len(sh.graves) > 0 {
 			s.funeral(sh)
 		}
+		sh.mourned()
 		sh.publish()
 	}
 	clear(s.touched)

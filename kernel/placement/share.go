@@ -25,14 +25,17 @@ type share struct {
 	spec     GroupSpec
 	pins     int // records pinned to sessions; the machine's too
 
-	limits  kernel.Limits
-	minded  bool // its limits are looked after, with or without members
-	due     int64
-	dueAt   int // place in the shard's list of those with something to expire, from 1
-	gate    *brim
-	graves  []grave // dead, waiting for their dead letters
-	burial  *Burial // on its way
-	resting bool    // burials wait for the next tick
+	limits kernel.Limits
+	minded bool // its limits are looked after, with or without members
+	due    int64
+	dueAt  int // place in the shard's list of those with something to expire, from 1
+	gate   *brim
+
+	graves     []grave         // dead, waiting for their dead letters
+	graveBytes int64           // of them and of those on their way
+	burial     *Burial         // on its way
+	resting    bool            // burials wait for the next tick
+	enders     []chan struct{} // closed when nothing waits any more; see BuryAll
 
 	owner   bool
 	policy  sharegroup.Policy
@@ -123,7 +126,7 @@ func (s *share) publish() {
 	var ready, held, seen int64
 	consumers := 0
 	if s.group != nil {
-		ready, held = s.group.Ready(), int64(s.group.InFlight())
+		ready, held = s.group.Ready(), int64(s.group.InFlight())+s.waitingDead()
 		_, consumers = s.group.Members()
 	}
 	for _, w := range s.windows {
