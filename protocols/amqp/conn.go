@@ -185,7 +185,10 @@ func (c *conn) setClosing(m *wire.ConnectionClose) {
 // forceClose ends the connection from outside. It does not block.
 func (c *conn) forceClose(text string) {
 	c.cutLogin()
-	f := faultf(wire.ConnectionForced, "%s", text)
+	c.force(faultf(wire.ConnectionForced, "%s", text))
+}
+
+func (c *conn) force(f *fault) {
 	c.setClosing(&wire.ConnectionClose{ReplyCode: uint16(f.code), ReplyText: f.Error()})
 }
 
@@ -416,6 +419,10 @@ func (c *conn) refused(err error) error { return refused(c.vhost, err) }
 
 // end is called by the kernel when it wants the connection closed.
 func (c *conn) end(reason error) {
+	if e, ok := errors.AsType[*kernel.Error](reason); ok && e.Code == kernel.CodeInternal {
+		c.force(faultf(wire.InternalError, "%v", e)) // the node has failed
+		return
+	}
 	text := "broker forced connection closure"
 	if reason != nil {
 		text += " with reason '" + reason.Error() + "'"
