@@ -116,16 +116,13 @@ func (w *confirms) Flush() {
 
 // flushRuns moves base over everything done.
 func (w *confirms) flushRuns() {
-	first, last, run := uint64(0), uint64(0), answered
+	first, last, run := uint64(0), uint64(0), answered // which is not told
 	for ; w.base < w.next; w.base++ {
 		o := *w.at(w.base)
 		if o == pending {
 			break
 		}
-		if o == answered {
-			continue
-		}
-		if o != run {
+		if o != run { // also at what was told before: an answer must not span it
 			w.tell(last, run, last != first)
 			first, run = w.base, o
 		}

@@ -79,7 +79,7 @@ func (ch *channel) publishFailed(confirms *confirms, seq uint64, err error) erro
 		return nil
 	}
 	if confirms != nil {
-		confirms.settled(seq, nacked) // counted, though the channel closes
+		confirms.undo(seq) // the end of the channel is the answer
 	}
 	return ch.c.refused(err)
 }
