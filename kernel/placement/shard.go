@@ -368,7 +368,9 @@ func (s *shard) settled(e *event) error {
 		return err
 	}
 	floor := w.Floor()
-	w.Apply(st)
+	if w.Apply(st) && st.Seek {
+		w.sought()
+	}
 	s.endOrphans(sh, w)
 	if w.Floor() != floor {
 		s.floorMoved(w.part)

@@ -71,7 +71,8 @@ type window struct {
 	known  int64        // end of the partition as the window was told
 	cursor *slog.Cursor // nil until something is read
 
-	bad []badRange // what could not be read, newest last
+	bad   []badRange // what could not be read, newest last
+	seeks uint64     // how often it has been moved since the process started
 
 	promised int64        // members who wait get the records below
 	look     *slog.Cursor // for looking at single records

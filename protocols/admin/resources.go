@@ -101,6 +101,7 @@ var topologyResources = []resource{
 	{"groups", anyUser, methods{onGet: listGroups}},
 	{"groups/{vhost}", anyUser, methods{onGet: listVHostGroups}},
 	{"groups/{vhost}/{name}", anyUser, methods{onGet: getGroup}},
+	{"groups/{vhost}/{name}/rewind", anyUser, methods{onPost: rewindGroup}},
 }
 
 var trafficResources = []resource{

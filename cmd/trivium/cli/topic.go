@@ -51,5 +51,9 @@ func (a *app) groupCommand() *cobra.Command {
 	return noun("group", "Groups of consumers: queues, share groups, sessions and log readers", a.lister("List groups", "groups", true,
 		column{"tenant", "vhost"}, column{"name", "name"}, column{"kind", "kind"}, column{"topic", "topic"}, column{"members", "members"},
 		column{"ready", "messages_ready"}, column{"unacked", "messages_unacknowledged"},
-	), a.describer("describe NAME", "Show how far a group has come in each partition", "groups"))
+	), a.describer("describe NAME", "Show how far a group has come in each partition", "groups"),
+		a.verb("rewind NAME TO", "Go on from another place: start, end, an offset, or a time such as 2026-01-31T12:00:00Z", 2, 2,
+			func(c *client, args []string) error {
+				return c.post(a.within("groups", args[0])+"/rewind", map[string]string{"to": args[1]})
+			}))
 }

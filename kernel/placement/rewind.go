@@ -1,0 +1,102 @@
+package placement
+
+import (
+	"context"
+
+	"github.com/trivium-mq/trivium/kernel"
+)
+
+// Rewind moves a group to another place in every partition: what lies below is
+// settled, everything else is unsettled again, and forgotten is how often it had
+// failed. Members stay; what they hold is not theirs any more, and what they say
+// about it is ignored. It is durable when it returns. CodeNotFound; CodeUnavailable:
+// the group was moved by somebody else at the same time.
+func (g *Group) Rewind(ctx context.Context, id GroupID, to kernel.Position) error {
+	sh := g.machine.share(id)
+	if sh == nil {
+		return noGroup(id)
+	}
+	offsets := g.machine.positions(sh.topic, to)
+	s := sh.topic.shard
+	var want []uint64
+	err := error(errStopped)
+	s.call(func() { want, err = s.rewind(sh, offsets) })
+	if err != nil {
+		return err
+	}
+	if _, err := g.do(ctx, barrierCommand()); err != nil {
+		return err
+	}
+	err = errStopped
+	s.call(func() {
+		err = nil
+		for i, w := range sh.windows {
+			if i < len(want) && w.seeks < want[i] {
+				err = kernel.Errorf(kernel.CodeUnavailable, "group", sh.spec.Address.Group, "it was moved by somebody else at the same time")
+			}
+		}
+	})
+	return err
+}
+
+// positions are the offsets of a place in the partitions of a topic.
+func (m *machine) positions(t *topic, to kernel.Position) map[int32]int64 {
+	m.table.mu.RLock()
+	parts := append([]*partition(nil), t.parts...)
+	m.table.mu.RUnlock()
+	out := make(map[int32]int64, len(parts))
+	for _, p := range parts {
+		start, end := p.log.Start(), p.log.End()
+		at := start
+		switch to.Kind {
+		case kernel.AtEnd:
+			at = end
+		case kernel.AtOffset:
+			at = min(max(to.Value, start), end)
+		case kernel.AtTime:
+			at = end
+			if offset, _, ok := (&Partition{p}).TimeOffset(to.Value); ok {
+				at = max(offset, start)
+			}
+		}
+		out[p.index] = at
+	}
+	return out
+}
+
+// rewind hands the moves of a share's windows to the proposer, behind all that
+// has been settled, and returns how often each window will have been moved then.
+func (s *shard) rewind(sh *share, to map[int32]int64) (want []uint64, err error) {
+	if sh.gone {
+		return nil, noGroup(sh.id)
+	}
+	if s.term == 0 {
+		return nil, errNotLeading
+	}
+	s.activate(sh)
+	sh.extend()
+	s.touch(sh)
+	s.collect()
+	for _, w := range sh.windows {
+		want = append(want, w.seeks+1)
+		at, ok := to[w.part.index]
+		if !ok {
+			at = w.part.log.Start() // made since
+		}
+		st, err := w.SeekTo(at)
+		if err != nil {
+			return nil, errNotLeading
+		}
+		s.encoded = st.AppendTo(s.encoded[:0])
+		s.section = appendSettlementSection(s.section, sh.id, w.part.id, s.encoded)
+	}
+	s.urgent = true
+	s.collect()
+	return want, nil
+}
+
+// sought follows a move of a window that has been applied.
+func (w *window) sought() {
+	w.seeks++
+	w.head, w.sizes, w.bad, w.promised = headMemo{}, nil, nil, 0
+}
