@@ -5,7 +5,7 @@ BIN     := bin/trivium
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.Version=$(VERSION)
 
-.PHONY: help build demo test check race clients crash fuzz bench bench-peers clean
+.PHONY: help build demo test check race clients crash fuzz bench bench-peers scale clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ bench: build ## load a broker of our own with every scenario
 
 bench-peers: build ## ours beside rabbitmq-server and mosquitto in one run
 	sh integration/bench/peers.sh $(BIN)
+
+scale: build ## memory, files and restarts with large backlogs, many queues, connections, retained messages
+	$(GO) run ./integration/bench/scale -bin $(BIN) $(SCALE)
 
 clean: ## remove what make made
 	rm -rf bin integration/clients/node_modules
