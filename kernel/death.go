@@ -56,10 +56,25 @@ type Death struct {
 	// Expiration is the time to live that the record lost when it died first, in
 	// milliseconds.
 	Expiration string `json:"original-expiration,omitempty"`
+	// Cut says that older deaths are not listed.
+	Cut bool `json:"cut,omitempty"`
 }
 
-// MaxDeaths bounds what is remembered of a record's deaths; the oldest go.
-const MaxDeaths = 64
+// MaxDeaths and MaxDeathBytes bound what is remembered of a record's deaths; the
+// oldest go, and the last that stays says so.
+const (
+	MaxDeaths     = 1024
+	MaxDeathBytes = 64 << 10 // about, as JSON
+)
+
+// size is about how many bytes a death takes up.
+func (d *Death) size() int {
+	n := 150 + len(d.Queue) + len(d.Exchange) + len(d.Expiration)
+	for _, k := range d.RoutingKeys {
+		n += 3 + len(k)
+	}
+	return n
+}
 
 // ReadDeaths reads the value of HeaderDeath. It returns nil for what is not one.
 func ReadDeaths(value []byte) []Death {
@@ -74,8 +89,10 @@ func ReadDeaths(value []byte) []Death {
 // same queue and reason if there is one.
 func AddDeath(list []Death, d Death) []Death {
 	d.Count = 1
+	cut := false
 	out := make([]Death, 1, len(list)+1)
 	for _, old := range list {
+		cut, old.Cut = cut || old.Cut, false
 		if old.Queue == d.Queue && old.Reason == d.Reason {
 			old.Count++
 			d = old
@@ -84,17 +101,26 @@ func AddDeath(list []Death, d Death) []Death {
 		out = append(out, old)
 	}
 	out[0] = d
-	return out[:min(len(out), MaxDeaths)]
+	size, n := 0, 0
+	for n < min(len(out), MaxDeaths) {
+		if size += out[n].size(); size > MaxDeathBytes && n > 0 {
+			break
+		}
+		n++
+	}
+	out[n-1].Cut = cut || n < len(out)
+	return out[:n]
 }
 
 // DeathCycle reports whether a record with these deaths must not come to queue
-// once more: it died there, and since then nobody has refused it anywhere.
+// once more: it died there, and since then nobody has refused it anywhere. If
+// that may be so and is not remembered, it counts as one.
 func DeathCycle(list []Death, queue string) bool {
 	for _, d := range list {
 		if d.Reason == DiedRejected {
 			return false
 		}
-		if d.Queue == queue {
+		if d.Queue == queue || d.Cut {
 			return true
 		}
 	}
