@@ -151,6 +151,7 @@ func (m *machine) forget(session string) {
 
 // dropPins ends the pins of a group that goes.
 func (m *machine) dropPins(g *share) {
+	g.going.Store(true)
 	if g.pins == 0 {
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/metasvc/raftgroup"
 	"github.com/trivium-mq/trivium/storage/vfs"
 )
 
@@ -203,6 +204,30 @@ func TestPinsOfAGroupThatGoes(t *testing.T) {
 	barrier(t, g)
 	if got := g.Pins(name); len(got) > 0 {
 		t.Fatal(got)
+	}
+}
+
+// TestPinAfterDrop: whoever has heard that the topic has gone gets nothing pinned, also
+// when the shard takes in the drop and the pin in one step.
+func TestPinAfterDrop(t *testing.T) {
+	s := newStepped(t)
+	part := s.topic(t, 1)[0]
+	id := GroupID(s.command(t, createGroupCommand(GroupSpec{Topic: topicN(1), FromStart: true}, 1)).ids[0])
+	must(t, s.Append(s.Targets(part), numbered(1), nil, 0))
+	s.commit(len(s.log.entries)-1, 1)
+	to := newPinner()
+	m := join(t, s.Group, id, kernel.MemberOptions{Session: "c"}, to)
+	m.Credit(1)
+	s.step()
+	_, err := s.prop.command(topicCommand(cmdDropTopic, topicN(1), 2))
+	must(t, err)
+	s.index++
+	s.machine.Apply([]raftgroup.Entry{{Index: s.index, Term: 1, Data: s.log.entries[len(s.log.entries)-1].data}})
+	logged := len(s.log.entries)
+	m.Pin(pid(3), 0, 0)
+	s.step()
+	if !slices.Equal(to.pinned, []uint16{3}) || len(to.errs) != 1 || len(s.log.entries) != logged {
+		t.Fatal(to.pinned, to.errs, len(s.log.entries)-logged)
 	}
 }
 

@@ -104,7 +104,9 @@ func (s *shard) pin(m *Member, acts []pinAct, now int64) {
 	if m.session == "" || len(acts) == 0 || s.term == 0 {
 		return
 	}
-	if m.share.group == nil {
+	// Members are heard before events, so the group may have gone although the
+	// shard has not seen that yet.
+	if m.share.group == nil || m.share.going.Load() {
 		s.pinOfNone(m, acts)
 		return
 	}

@@ -23,7 +23,8 @@ type share struct {
 	revision uint64
 	limited  uint64 // revision of its limits
 	spec     GroupSpec
-	pins     int // records pinned to sessions; the machine's too
+	pins     int         // records pinned to sessions; the machine's too
+	going    atomic.Bool // the log has dropped it: set by the machine before anybody is told
 
 	limits kernel.Limits
 	minded bool // its limits are looked after, with or without members
