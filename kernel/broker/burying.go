@@ -128,6 +128,17 @@ func (t *tenant) buryAll(groups ...*group) {
 	}
 }
 
+// buryQuick waits for the dead letters of a group that are not kept: who asks
+// whether it is empty does not mean those that are on their way.
+func (t *tenant) buryQuick(ctx context.Context, g *group) {
+	if l, ok := g.place.Limits(g.id); !ok || !l.DeadLetter || l.AtLeastOnce {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, buryWait)
+	defer cancel()
+	g.place.BuryAll(ctx, g.id)
+}
+
 // groupsOf returns the groups on a topic.
 func (t *tenant) groupsOf(id kernel.TopicID) (list []*group) {
 	t.mu.Lock()

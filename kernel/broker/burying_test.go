@@ -49,6 +49,11 @@ func TestBurialBeforeDeletion(t *testing.T) {
 				t.Error(err)
 			}
 		},
+		"if-empty": func(t *testing.T, c *Conn, m *Member) {
+			if _, err := c.DeleteQueue(soon(t), "q", false, true); err != nil {
+				t.Error(err)
+			}
+		},
 		"auto-delete": func(t *testing.T, c *Conn, m *Member) { m.Leave() },
 		"exclusive":   func(t *testing.T, c *Conn, m *Member) { c.Close() },
 	}

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/trivium-mq/trivium/kernel"
 )
@@ -35,6 +36,28 @@ func (t *tenant) sameQueue(q *QueueSpec, old *kernel.Queue) error {
 		}
 	}
 	return nil
+}
+
+// SameQueue says what is wrong with a declaration whatever its arguments mean, for
+// front-ends that find fault with those: CodeAccessRefused, CodeLocked, or
+// CodePrecondition if it differs from a queue that is there.
+func (c *Conn) SameQueue(q QueueSpec) error {
+	if q.Name == "" || kernel.IsShare(q.Name) {
+		return nil
+	}
+	if err := c.allow(kernel.Configure, KindQueue, q.Name); err != nil {
+		return err
+	}
+	topic, ok := c.tenant.table.Load().Topic(kernel.Plain, q.Name)
+	if !ok || topic.Queue == nil {
+		return nil
+	}
+	if err := c.usable(topic); err != nil {
+		return err
+	}
+	q.Arguments = slices.DeleteFunc(slices.Clone(q.Arguments), func(a kernel.Argument) bool { return a.Value == nil })
+	slices.SortFunc(q.Arguments, func(a, b kernel.Argument) int { return strings.Compare(a.Name, b.Name) })
+	return c.tenant.sameQueue(&q, topic.Queue)
 }
 
 // queueTypeArgument is compared as QueueSpec.Type: naming the default type and

@@ -309,6 +309,9 @@ func (c *Conn) DeleteQueue(ctx context.Context, name string, ifUnused, ifEmpty b
 	if err != nil {
 		return 0, err
 	}
+	if ifEmpty {
+		t.buryQuick(ctx, g)
+	}
 	ready, held, members := g.place.Count(g.id)
 	if ifUnused && members > 0 {
 		return 0, kernel.Errorf(kernel.CodePrecondition, "queue", name, "queue '%s' in vhost '%s' in use", name, t.name)

@@ -82,8 +82,11 @@ func (c *Conn) allow(act kernel.Act, kind, name string) error {
 	if c.May(act, kind, name) {
 		return nil
 	}
-	return kernel.Errorf(kernel.CodeAccessRefused, kind, name, "%s access to %s '%s' in vhost '%s' refused for user '%s'",
-		act, kind, name, c.tenant.name, c.identity.User)
+	if kind == KindExchange && name == kernel.ExchangeDefault {
+		name = kernel.DefaultExchangeResource
+	}
+	return kernel.Errorf(kernel.CodeAccessRefused, kind, name, "access to %s '%s' in vhost '%s' refused for user '%s'",
+		kind, name, c.tenant.name, c.identity.User)
 }
 
 // allowAny is allow for declarations that only look whether something is there.
@@ -99,8 +102,8 @@ func (c *Conn) allowKey(act kernel.Act, exchange, key string) error {
 	if c.rights().MayKey(act, exchange, key) {
 		return nil
 	}
-	return kernel.Errorf(kernel.CodeAccessRefused, KindTopic, key, "%s access to topic '%s' in exchange '%s' in vhost '%s' refused for user '%s'",
-		act, key, exchange, c.tenant.name, c.identity.User)
+	return kernel.Errorf(kernel.CodeAccessRefused, KindTopic, key, "access to topic '%s' in exchange '%s' in vhost '%s' refused for user '%s'",
+		key, exchange, c.tenant.name, c.identity.User)
 }
 
 // allowKeys checks keys of a publish to an exchange: at a topic exchange they

@@ -90,3 +90,37 @@ func TestDeadLetterRight(t *testing.T) {
 		}
 	}
 }
+
+// TestSameQueue: faults of a declaration that come before those of its arguments,
+// in RabbitMQ's words.
+func TestSameQueue(t *testing.T) {
+	b := open(t, t.TempDir())
+	c := connect(t, b)
+	declare(t, c, QueueSpec{Name: "q", Type: kernel.Quorum, Durable: true, Arguments: []kernel.Argument{{Name: "x-max-length", Value: int64(5)}}})
+	u := userOf(t, b, "u", "mine", "", "")
+	for _, tc := range []struct {
+		c    *Conn
+		q    QueueSpec
+		want string
+	}{
+		{c, QueueSpec{Name: "new"}, ""},
+		{c, QueueSpec{}, ""},
+		{c, QueueSpec{Name: "q", Type: kernel.Quorum}, "inequivalent arg 'durable' for queue 'q' in vhost '/': received 'false' but current is 'true'"},
+		{c, QueueSpec{Name: "q", Type: kernel.Quorum, Durable: true, Arguments: []kernel.Argument{{Name: "x-max-length"}}},
+			"inequivalent arg 'x-max-length' for queue 'q' in vhost '/': received none but current is the value '5' of type 'signedint'"},
+		{u, QueueSpec{Name: "new"}, "access to queue 'new' in vhost '/' refused for user 'u'"},
+		{u, QueueSpec{Name: "q"}, "access to queue 'q' in vhost '/' refused for user 'u'"},
+	} {
+		got := ""
+		if err, ok := tc.c.SameQueue(tc.q).(*kernel.Error); ok && err != nil {
+			got = err.Detail
+		}
+		if got != tc.want {
+			t.Errorf("%+v: %q, want %q", tc.q, got, tc.want)
+		}
+	}
+	err := u.allow(kernel.Write, KindExchange, kernel.ExchangeDefault)
+	if e, ok := err.(*kernel.Error); !ok || e.Detail != "access to exchange 'amq.default' in vhost '/' refused for user 'u'" {
+		t.Error(err)
+	}
+}

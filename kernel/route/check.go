@@ -30,7 +30,7 @@ func CheckExchange(x *kernel.Exchange) error {
 		default:
 			return bad("argument '%s' of exchange '%s' is not supported", a.Name, x.Name)
 		}
-		if !ok || text == "" {
+		if !ok || text == "" && a.Name == kernel.ArgHashProperty { // no alternate is one that leads nowhere
 			return bad("argument '%s' of exchange '%s' is not a text", a.Name, x.Name)
 		}
 	}

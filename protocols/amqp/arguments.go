@@ -26,8 +26,11 @@ func queueArguments(args wire.Table, spec *broker.QueueSpec, vhost string) error
 		if a.Name == "x-queue-type" {
 			name, ok := a.Value.(string)
 			kind, known := queueTypes[name]
-			if !ok || !known {
-				return invalid(a.Name, "\"unsupported queue type '%v'\"", a.Value)
+			if !ok {
+				name = typeOf(a.Value)
+			}
+			if !known {
+				return invalid(a.Name, "\"unsupported queue type '%s'\"", name)
 			}
 			spec.Type = kind
 		}

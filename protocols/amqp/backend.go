@@ -30,6 +30,7 @@ type link interface {
 	Exchange(name string) (kernel.Exchange, error)
 	DeleteExchange(ctx context.Context, name string, ifUnused bool) error
 
+	SameQueue(q broker.QueueSpec) error
 	DeclareQueue(ctx context.Context, q broker.QueueSpec) (broker.QueueInfo, error)
 	Queue(name string) (broker.QueueInfo, error)
 	DeleteQueue(ctx context.Context, name string, ifUnused, ifEmpty bool) (int64, error)

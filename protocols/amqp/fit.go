@@ -7,20 +7,21 @@ import (
 
 // Headers that the broker adds to what it delivers.
 const (
-	headerDeliveries = "x-delivery-count"  // how often a message of a quorum queue came back, if it did
+	headerDeliveries = "x-delivery-count"  // how often a message of a quorum queue came back
 	headerCut        = "x-headers-dropped" // there were more headers than the client's frames hold
 
 	// ownSize is what they take in a table, with the mark of a tombstone.
 	ownSize = 1 + len(headerDeliveries) + 1 + 8 + 1 + len(headerCut) + 1 + 1 + 1 + len(headerTombstone) + 1 + 1
 )
 
+// notCounted is in place of that number in other queues.
+const notCounted = int32(-1)
+
 // finish makes of what read left what this consumer gets.
 func (e *encoder) finish(k *consumer, d *kernel.Delivery) {
-	failed := int32(0)
+	failed := notCounted
 	if k.m.Type() == kernel.Quorum {
 		failed = d.Failed
-	}
-	if failed > 0 {
 		e.count(&e.props, failed)
 	}
 	e.fit(&e.props, k.ch.c, !e.hasExchange, failed)
@@ -57,7 +58,7 @@ func (e *encoder) fit(p *wire.Properties, c *conn, foreign bool, failed int32) {
 	if foreign && e.tombstone {
 		e.table = wire.AppendBoolField(e.table, headerTombstone, true)
 	}
-	if failed > 0 {
+	if failed != notCounted {
 		e.table = wire.AppendLongField(e.table, headerDeliveries, int64(failed))
 	}
 	e.table = wire.AppendBoolField(e.table, headerCut, true)

@@ -31,10 +31,15 @@ func (ch *channel) onQueueDeclare(m *wire.QueueDeclare) error {
 		return nil
 	}
 	spec := broker.QueueSpec{Name: name, Durable: m.Durable, Exclusive: m.Exclusive, AutoDelete: m.AutoDelete}
-	if err := queueArguments(m.Arguments, &spec, ch.c.vhost); err != nil {
-		return err
+	err := queueArguments(m.Arguments, &spec, ch.c.vhost)
+	if err == nil {
+		err = checkType(&spec, ch.c.vhost)
 	}
-	if err := checkType(&spec, ch.c.vhost); err != nil {
+	if err != nil { // who may not declare it, or has declared it otherwise, hears of that
+		spec.Arguments = arguments(m.Arguments)
+		if other := ch.c.link.SameQueue(spec); other != nil {
+			return ch.c.refused(other)
+		}
 		return err
 	}
 	info, err := ch.c.link.DeclareQueue(ch.c.ctx, spec)

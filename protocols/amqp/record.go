@@ -191,8 +191,8 @@ func (b *builder) expiration(p *wire.Properties) error {
 	if !p.Has(wire.HasExpiration) {
 		return nil
 	}
-	ttl, err := strconv.ParseUint(alias(p.Expiration), 10, 32) // RabbitMQ's limit, 49 days
-	if err != nil {
+	ttl, err := strconv.ParseUint(strings.TrimPrefix(alias(p.Expiration), "+"), 10, 64)
+	if err != nil || ttl > maxTTL {
 		text := strings.ToValidUTF8(string(p.Expiration), "?")
 		return faultf(wire.PreconditionFailed, "invalid expiration '%s': %s", text, whyNoTime(text))
 	}

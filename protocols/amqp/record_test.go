@@ -221,3 +221,32 @@ func TestTimes(t *testing.T) {
 		t.Errorf("%d, %d", b.record.Timestamp, e.props.Timestamp)
 	}
 }
+
+// TestExpirationLimits: times to live are RabbitMQ's, up to ten years.
+func TestExpirationLimits(t *testing.T) {
+	for text, want := range map[string]string{
+		"0": "", "315360000000": "", "01": "", "+5": "",
+		"315360000001": "{value_too_large,315360000001}", "-1": "{value_negative,-1}", "": "no_integer", "5x": "{leftover_string,\"x\"}", "+": "no_integer",
+	} {
+		var b builder
+		err := b.build(&wire.BasicPublish{}, &wire.Properties{Flags: wire.HasExpiration, Expiration: []byte(text)}, nil, "guest")
+		if want == "" && err != nil || want != "" && (err == nil || !strings.HasSuffix(err.Error(), want)) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
+// TestDeliveryCount: what comes from a quorum queue says how often it came back,
+// from 0 on, whatever its publisher says.
+func TestDeliveryCount(t *testing.T) {
+	c := benchConn(&loop{})
+	h := wire.AppendLongField(nil, headerDeliveries, 77)
+	_, names := delivered(t, c, &kernel.Record{Headers: []kernel.Header{
+		{Key: kernel.HeaderExchange, Value: []byte{}}, {Key: kernel.HeaderTable, Value: h},
+		{Key: kernel.HeaderContentType, Value: []byte("text/plain")},
+	}}, 0)
+	w := wire.WalkTable(c.enc.props.Headers)
+	if names != headerDeliveries || !w.Next() || len(w.Value) != 8 || w.Value[7] != 0 {
+		t.Errorf("headers %q, %v", names, w.Value)
+	}
+}
