@@ -61,8 +61,14 @@ const (
 	freeOfClient = 20
 	perDoubling  = 8 // failures of an address
 	freeOfUser   = 20
-	firstDelay   = 250 * time.Millisecond
-	userDelay    = 250 * time.Millisecond // does not grow: others must not lock him out
+	// delayedOfPair is how many attempts of one user at an address sit out a delay
+	// at one time, delayedOfKnown if he has been there before.
+	delayedOfPair  = 4
+	delayedOfKnown = 8
+	firstDelay     = 250 * time.Millisecond
+	userDelay      = 250 * time.Millisecond // does not grow: others must not lock him out
+	// patience is how long a login waits for its turn beside its delay.
+	patience = 5 * time.Second
 	// knownLife is how long a user who has logged in from an address is known
 	// there, give or take as much again.
 	knownLife = 24 * time.Hour
@@ -87,10 +93,14 @@ type origin struct {
 // record is what an origin has done. Guarded by Throttle.mu.
 type record struct {
 	failures int
-	pending  int // attempts under way
-	waiting  int // of them, those in Throttle.wait
-	last     time.Time
+	last     time.Time // of them
 	banned   time.Time // until then
+
+	checks  int        // attempts being looked at, as a line
+	queue   []*Attempt // that wait to be looked at, as a line
+	mine    int        // attempts being looked at, as a pair
+	delayed int        // attempts that sit out a delay, as a pair
+	waiting int        // attempts in Throttle.wait, as a line
 }
 
 // Throttle makes guessing passwords slow. Failures count for the user at one
@@ -121,74 +131,105 @@ func NewThrottle(l ThrottleLimits) *Throttle {
 // Stats returns the counters, which may be read at any time.
 func (t *Throttle) Stats() *ThrottleStats { return &t.stats }
 
+// Patience is how long a login may take to be looked at; then it is refused.
+func (t *Throttle) Patience() time.Duration { return t.limits.MaxDelay + patience }
+
 // Attempt is one login under way. Exactly one of its methods is called, once.
 type Attempt struct {
 	t            *Throttle
 	pair         origin
-	own, client  *record // nil = none yet
+	own, client  *record
+	line         *record // where it waits for its turn: client, or own if known
 	known        bool
-	answerBefore time.Time // a refusal is not sent before
+	turn         chan struct{} // closed when its turn has come
+	has          bool          // it is being looked at
+	answerBefore time.Time     // a refusal is not sent before
 }
 
-// Begin waits for the time that the failures so far cost. CodeLimit if the
+// Begin waits for the time that the failures so far cost, and for its turn: of
+// one address few attempts are looked at side by side. CodeLimit if the
 // address is banned, or too many wait; else the error is ctx's.
 func (t *Throttle) Begin(ctx context.Context, user string, remote net.Addr) (*Attempt, error) {
+	now := time.Now()
 	a := &Attempt{t: t, pair: origin{user, clientAddr(remote)}}
 	if len(user) > kernel.MaxName {
 		a.pair.user = "" // nobody's
 	}
-	delay, err := t.admit(a)
-	if err != nil {
-		return nil, err
-	}
-	a.answerBefore = time.Now().Add(delay + t.limits.Floor)
-	if delay == 0 {
-		return a, nil
-	}
-	t.stats.Delayed.Add(1)
-	err = t.wait(ctx, a.client, delay)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if err == nil && t.banned(a) {
-		err = t.refuse(a.pair.user)
+	a.own, a.client = t.touch(&t.pairs, a.pair, now), t.touch(&t.clients, origin{addr: a.pair.addr}, now)
+	_, a.known = t.known.get(a.pair, now)
+	if a.line = a.client; a.known {
+		a.line = a.own
 	}
+	waited, err := t.admit(ctx, a)
 	if err != nil {
-		a.release()
 		return nil, err
 	}
+	a.answerBefore = now.Add(waited + t.limits.Floor)
 	return a, nil
 }
 
-// admit finds out what is known about an attempt and how long it waits, for
-// which it takes a place.
-func (t *Throttle) admit(a *Attempt) (time.Duration, error) {
-	now := time.Now()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	a.own, a.client = t.find(&t.pairs, a.pair, now), t.find(&t.clients, origin{addr: a.pair.addr}, now)
-	_, a.known = t.known.get(a.pair, now)
-	if t.banned(a) {
-		return 0, t.refuse(a.pair.user)
-	}
-	var delay time.Duration
-	if a.own != nil {
-		delay = t.backoff(a.own.failures + a.own.pending - freeOfPair)
-	}
-	if !a.known {
-		if a.client != nil {
-			delay = max(delay, t.backoff((a.client.failures-freeOfClient+perDoubling-1)/perDoubling))
+// admit returns when the attempt's turn has come and it has waited for as long
+// as the failures up to then cost. t.mu is held, but not while it waits.
+func (t *Throttle) admit(ctx context.Context, a *Attempt) (waited time.Duration, err error) {
+	for err == nil {
+		if t.banned(a) {
+			break
 		}
-		if r := t.find(&t.users, origin{user: a.pair.user}, now); r != nil && r.failures > freeOfUser {
-			delay = max(delay, min(userDelay, t.limits.MaxDelay))
+		if delay := t.delay(a); delay > waited {
+			if a.give(); !t.mayDelay(a) {
+				break
+			}
+			if waited == 0 {
+				t.stats.Delayed.Add(1)
+			}
+			a.own.delayed++
+			t.mu.Unlock()
+			err = t.wait(ctx, a.line, delay-waited)
+			t.mu.Lock()
+			a.own.delayed--
+			waited = delay
+			continue
 		}
+		if a.has || t.take(a) {
+			return waited, nil
+		}
+		if len(a.line.queue) >= queued*t.limits.WaitingPerClient || t.full() {
+			break
+		}
+		err = t.queue(ctx, a)
 	}
-	if delay > 0 && !t.place(a.client, a.known) {
-		return 0, t.refuse(a.pair.user)
+	a.give()
+	if err == nil {
+		err = t.refuse(a.pair.user)
 	}
-	if a.own != nil {
-		a.own.pending++
+	return 0, err
+}
+
+// delay is what an attempt has to wait as of now.
+func (t *Throttle) delay(a *Attempt) time.Duration {
+	delay := t.backoff(a.own.failures - freeOfPair)
+	if a.known {
+		return delay
 	}
-	return delay, nil
+	delay = max(delay, t.backoff((a.client.failures-freeOfClient+perDoubling-1)/perDoubling))
+	if r := t.find(&t.users, origin{user: a.pair.user}, time.Now()); r != nil && r.failures > freeOfUser {
+		delay = max(delay, min(userDelay, t.limits.MaxDelay))
+	}
+	return delay
+}
+
+// touch returns the record of an origin, made if there is none.
+func (t *Throttle) touch(g *generations[*record], s origin, now time.Time) *record {
+	r, ok := g.get(s, now)
+	if !ok {
+		r = &record{}
+		g.put(s, r, now)
+	} else if now.Sub(r.last) > t.limits.Forget {
+		r.failures = 0
+	}
+	return r
 }
 
 // find returns what an origin has done lately, nil if nothing.
@@ -201,7 +242,7 @@ func (t *Throttle) find(g *generations[*record], s origin, now time.Time) *recor
 }
 
 func (t *Throttle) banned(a *Attempt) bool {
-	return !a.known && a.client != nil && time.Now().Before(a.client.banned)
+	return !a.known && time.Now().Before(a.client.banned)
 }
 
 func (t *Throttle) refuse(user string) error {
@@ -217,20 +258,30 @@ func (t *Throttle) backoff(n int) time.Duration {
 	return time.Duration(min(float64(t.limits.MaxDelay), float64(firstDelay)*math.Exp2(float64(n-1))))
 }
 
-// place takes a place among those who wait, false if there is none. t.mu is held.
-func (t *Throttle) place(client *record, known bool) bool {
-	if t.stats.Waiting.Load() >= int64(t.limits.Waiting) || client != nil && !known && client.waiting >= t.limits.WaitingPerClient {
-		return false
+// full says that no more may wait at all.
+func (t *Throttle) full() bool { return t.stats.Waiting.Load() >= int64(t.limits.Waiting) }
+
+// mayDelay says whether an attempt may sit out a delay: few of one user at an
+// address do, and of an address not too many.
+func (t *Throttle) mayDelay(a *Attempt) bool {
+	most := delayedOfPair
+	if a.known {
+		most = delayedOfKnown
 	}
-	t.stats.Waiting.Add(1)
-	if client != nil {
-		client.waiting++
-	}
-	return true
+	return a.own.delayed < most && t.hasPlace(a)
 }
 
-// wait waits in a place, and gives it back.
-func (t *Throttle) wait(ctx context.Context, client *record, d time.Duration) error {
+// hasPlace says whether there is a place for an attempt in wait. t.mu is held.
+func (t *Throttle) hasPlace(a *Attempt) bool {
+	return !t.full() && a.line.waiting < t.limits.WaitingPerClient
+}
+
+// wait takes a place, waits, and gives it back. t.mu is not held.
+func (t *Throttle) wait(ctx context.Context, line *record, d time.Duration) error {
+	t.mu.Lock()
+	t.stats.Waiting.Add(1)
+	line.waiting++
+	t.mu.Unlock()
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	var err error
@@ -242,17 +293,8 @@ func (t *Throttle) wait(ctx context.Context, client *record, d time.Duration) er
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.stats.Waiting.Add(-1)
-	if client != nil {
-		client.waiting--
-	}
+	line.waiting--
 	return err
-}
-
-// release ends an attempt. t.mu is held.
-func (a *Attempt) release() {
-	if a.own != nil {
-		a.own.pending--
-	}
 }
 
 // Succeed notes that the login was right.
@@ -260,10 +302,8 @@ func (a *Attempt) Succeed() {
 	t := a.t
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	a.release()
-	if a.own != nil {
-		a.own.failures = 0
-	}
+	a.own.failures = 0
+	a.give()
 	if !a.known {
 		t.known.put(a.pair, struct{}{}, time.Now())
 	}
@@ -273,7 +313,7 @@ func (a *Attempt) Succeed() {
 func (a *Attempt) Cancel() {
 	a.t.mu.Lock()
 	defer a.t.mu.Unlock()
-	a.release()
+	a.give()
 }
 
 // Fail notes that the login was wrong and waits until that may be told, or ctx
@@ -283,38 +323,33 @@ func (a *Attempt) Fail(ctx context.Context) (banned bool) {
 	t.stats.Failed.Add(1)
 	now := time.Now()
 	t.mu.Lock()
-	a.release()
-	t.count(&t.pairs, a.pair, now)
+	a.own.count(now)
+	t.pairs.put(a.pair, a.own, now)
 	if a.pair.user != "" {
-		t.count(&t.users, origin{user: a.pair.user}, now)
+		t.touch(&t.users, origin{user: a.pair.user}, now).count(now)
 	}
-	if !a.known { // who has been here before harms nobody but himself
-		r := t.count(&t.clients, origin{addr: a.pair.addr}, now)
+	if r := a.client; !a.known { // who has been here before harms nobody but himself
+		r.count(now)
+		t.clients.put(origin{addr: a.pair.addr}, r, now)
 		if t.limits.BanAfter > 0 && r.failures >= t.limits.BanAfter {
 			r.failures, r.banned, banned = t.limits.BanAfter*3/4, now.Add(t.limits.BanTime), true
 			t.stats.Bans.Add(1)
 		}
-		a.client = r
 	}
+	a.give() // who comes next sees all that
 	left := a.answerBefore.Sub(now)
-	waits := left > 0 && t.place(a.client, a.known)
+	waits := left > 0 && t.hasPlace(a)
 	t.mu.Unlock()
 	if waits {
-		_ = t.wait(ctx, a.client, left) // the login has failed in any case
+		_ = t.wait(ctx, a.line, left) // the login has failed in any case
 	}
 	return banned
 }
 
-// count counts a failure. t.mu is held.
-func (t *Throttle) count(g *generations[*record], s origin, now time.Time) *record {
-	r := t.find(g, s, now)
-	if r == nil {
-		r = &record{}
-		g.put(s, r, now)
-	}
+// count counts a failure. Throttle.mu is held.
+func (r *record) count(now time.Time) {
 	r.failures++
 	r.last = now
-	return r
 }
 
 // clientAddr is whom an address belongs to: of IPv6 it is the /64. All that has
@@ -335,45 +370,4 @@ func clientAddr(remote net.Addr) netip.Addr {
 		return p.Addr()
 	}
 	return addr
-}
-
-// generations is a map that forgets: what was not used for one to two lives, or
-// while as many others came as fit.
-type generations[V any] struct {
-	now, before map[origin]V
-	since       time.Time
-	entries     int
-	life        time.Duration
-}
-
-func (g *generations[V]) init(entries int, life time.Duration) {
-	g.entries, g.life = max(entries/2, 1), life
-	g.now, g.since = map[origin]V{}, time.Now()
-}
-
-func (g *generations[V]) get(s origin, now time.Time) (v V, ok bool) {
-	g.turn(now)
-	if v, ok = g.now[s]; ok {
-		return v, true
-	}
-	if v, ok = g.before[s]; ok {
-		g.put(s, v, now)
-	}
-	return v, ok
-}
-
-func (g *generations[V]) put(s origin, v V, now time.Time) {
-	if _, there := g.now[s]; !there && len(g.now) >= g.entries {
-		g.before, g.now, g.since = g.now, map[origin]V{}, now
-	}
-	g.now[s] = v
-}
-
-func (g *generations[V]) turn(now time.Time) {
-	switch age := now.Sub(g.since); {
-	case age >= 2*g.life:
-		g.before, g.now, g.since = nil, map[origin]V{}, now
-	case age >= g.life:
-		g.before, g.now, g.since = g.now, map[origin]V{}, now
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,37 +60,92 @@ func TestFailuresSlowDown(t *testing.T) {
 	})
 }
 
-// Guesses side by side do not go faster than one after the other.
+// Guesses side by side do not go faster than one after the other: those that
+// were begun before the first failed know of it when their turn comes, whether
+// the user has been there before or not.
 func TestGuessesSideBySide(t *testing.T) {
+	for _, known := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			th := NewThrottle(ThrottleLimits{})
+			if known {
+				_, _ = try(t, th, "u", "192.0.2.1", true)
+			}
+			begun := time.Now()
+			var looked, refused atomic.Int64
+			for range 300 {
+				go func() {
+					a, err := th.Begin(t.Context(), "u", at("192.0.2.1"))
+					if err != nil {
+						refused.Add(1)
+						return
+					}
+					looked.Add(1)
+					time.Sleep(60 * time.Millisecond) // of the bubble's clock: the check
+					a.Fail(t.Context())
+				}()
+			}
+			synctest.Wait()
+			if n := looked.Load(); n != freeOfPair+1 {
+				t.Errorf("%d looked at in the first moment", n)
+			}
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			if n := looked.Load(); n > 20 || n+refused.Load() != 300 {
+				t.Errorf("known %v: %d looked at, %d refused after %v", known, n, refused.Load(), time.Since(begun))
+			}
+			if n := th.Stats().Waiting.Load(); n != 0 {
+				t.Errorf("%d wait in the end", n)
+			}
+		})
+	}
+}
+
+// Names guessed side by side from one address: the ban holds for those that were
+// begun before it, and of the address few are looked at at one time.
+func TestBanHoldsForThoseThatWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		th := NewThrottle(ThrottleLimits{})
-		for range 2 {
-			_, _ = try(t, th, "u", "192.0.2.1", false)
-		}
-		looked := make(chan time.Duration, 10)
-		begun := time.Now()
-		for range cap(looked) {
+		var looked, now, most atomic.Int64
+		for i := range 500 {
 			go func() {
-				a, err := th.Begin(t.Context(), "u", at("192.0.2.1"))
-				looked <- time.Since(begun)
-				if err == nil {
-					a.Fail(t.Context())
+				a, err := th.Begin(t.Context(), fmt.Sprint("u", i), at("192.0.2.1"))
+				if err != nil {
+					return
+				}
+				looked.Add(1)
+				most.Store(max(most.Load(), now.Add(1)))
+				time.Sleep(60 * time.Millisecond) // of the bubble's clock
+				now.Add(-1)
+				a.Fail(t.Context())
+			}()
+		}
+		time.Sleep(time.Second)
+		took, err := try(t, th, "other", "192.0.2.2", true)
+		wantTook(t, "elsewhere meanwhile", took, 0, err)
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		if n := looked.Load(); n > 110 || most.Load() != checksOfLine {
+			t.Errorf("%d looked at, %d at one time", n, most.Load())
+		}
+	})
+}
+
+// Many right logins of one user at one time cost no delay, and none is refused.
+func TestManyRightLoginsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		th := NewThrottle(ThrottleLimits{})
+		begun := time.Now()
+		var in atomic.Int64
+		for range 1000 {
+			go func() {
+				if _, err := try(t, th, "u", "192.0.2.1", true); err == nil {
+					in.Add(1)
 				}
 			}()
 		}
 		synctest.Wait()
-		if n := len(looked); n != 1 {
-			t.Errorf("%d looked at in the first moment", n)
-		}
-		time.Sleep(2 * time.Second)
-		synctest.Wait()
-		if n := len(looked); n > 5 {
-			t.Errorf("%d looked at after 2 s", n)
-		}
-		time.Sleep(10 * time.Second)
-		synctest.Wait()
-		if n, waiting := len(looked), th.Stats().Waiting.Load(); n != cap(looked) || waiting != 0 {
-			t.Errorf("%d looked at in the end, %d wait", n, waiting)
+		if in.Load() != 1000 || time.Since(begun) != 0 {
+			t.Errorf("%d are in after %v", in.Load(), time.Since(begun))
 		}
 	})
 }

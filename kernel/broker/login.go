@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"errors"
 	"net"
 	"strings"
 
@@ -41,6 +42,8 @@ func splitUser(tenant, user string) (string, string) {
 func (b *Broker) Login(ctx context.Context, user, password string, remote net.Addr) (*kernel.User, error) {
 	ctx, cancel := b.untilStop(ctx)
 	defer cancel()
+	ctx, late := context.WithTimeoutCause(ctx, b.access.throttle.Patience(), errTooManyLogins)
+	defer late()
 	attempt, err := b.attempt(ctx, user, remote)
 	if err != nil {
 		return nil, err
@@ -53,7 +56,7 @@ func (b *Broker) Login(ctx context.Context, user, password string, remote net.Ad
 	switch {
 	case err != nil:
 		attempt.Cancel()
-		return nil, errLoginCut(err)
+		return nil, errLoginCut(ctx, err)
 	case !ok:
 		return nil, b.loginFailed(ctx, attempt, user, remote)
 	}
@@ -74,10 +77,16 @@ func (b *Broker) attempt(ctx context.Context, user string, remote net.Addr) (*au
 	if err == nil || kernel.CodeOf(err) == kernel.CodeLimit {
 		return a, err
 	}
-	return nil, errLoginCut(err)
+	return nil, errLoginCut(ctx, err)
 }
 
-func errLoginCut(err error) error {
+// errTooManyLogins is why a login is not looked at in time.
+var errTooManyLogins = errors.New("too many logins at one time")
+
+func errLoginCut(ctx context.Context, err error) error {
+	if errors.Is(context.Cause(ctx), errTooManyLogins) {
+		return kernel.Errorf(kernel.CodeLimit, "", "", "%v", errTooManyLogins)
+	}
 	return kernel.Errorf(kernel.CodeUnavailable, "", "", "the login was cut short: %v", err)
 }
 

@@ -48,6 +48,8 @@ func (s *Scram) Step(ctx context.Context, msg []byte) (answer []byte, done bool,
 		}
 		return answer, false, err
 	}
+	ctx, late := context.WithTimeoutCause(ctx, s.b.access.throttle.Patience(), errTooManyLogins)
+	defer late()
 	attempt, err := s.b.attempt(ctx, s.user, s.remote)
 	if err != nil {
 		return nil, false, err
