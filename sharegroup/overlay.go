@@ -236,6 +236,19 @@ func (w *Window) Held(id MemberID) int {
 	return 0
 }
 
+// HeldBy appends the offsets that a member holds to dst, in their order.
+func (w *Window) HeldBy(dst []int64, id MemberID) []int64 {
+	if w.o == nil {
+		return dst
+	}
+	h := w.o.lookup(id)
+	if h == nil || h.held == 0 {
+		return dst
+	}
+	w.o.sweepLog(h)
+	return append(dst, h.log...)
+}
+
 // Footprint is what a leading window keeps in memory.
 type Footprint struct {
 	Slots   int // records in flight or given back

@@ -150,7 +150,7 @@ func (s *shard) dismiss(sh *share, reason error) {
 	for _, a := range sh.parked {
 		a.done <- reason
 	}
-	sh.members, sh.parked = nil, nil
+	sh.members, sh.ghosts, sh.parked = nil, nil, nil
 	s.unguard(sh)
 	s.dues.remove(sh)
 	sh.minded = false
@@ -270,6 +270,7 @@ func (s *shard) leave(m *Member) {
 	s.unpool(m)
 	sh.group.Leave(m.id, true) //nolint:errcheck // it is a member
 	delete(sh.members, m.id)
+	delete(sh.ghosts, m.id)
 	s.closeVault(sh, m.session, false)
 	if len(s.pins) > 0 {
 		s.collect() // its session may be forgotten next

@@ -117,7 +117,7 @@ func (s *shard) pin(m *Member, acts []pinAct, now int64) {
 		switch a.op {
 		case opPin:
 			w := sh.window(a.partition)
-			if w == nil || !sh.group.Pass(m.id, s.vault(sh, m.session), a.partition, a.offset) {
+			if w == nil || sh.ghost(m, a.partition, a.offset) || !sh.group.Pass(m.id, s.vault(sh, m.session), a.partition, a.offset) {
 				m.tellPinned([]uint16{a.id.Number}, errNotHeld)
 				continue
 			}

@@ -252,6 +252,14 @@ func (s *shard) settle(m *Member, a *ack, now int64) {
 	if int(a.outcome) >= len(outcomes) {
 		return
 	}
+	if g := m.share.ghosts[m.id]; len(g) > 0 {
+		g.lay(a, func(rest *ack) { s.settleHeld(m, rest, now) })
+		return
+	}
+	s.settleHeld(m, a, now)
+}
+
+func (s *shard) settleHeld(m *Member, a *ack, now int64) {
 	res, err := m.share.group.Settle(a.partition, sharegroup.Ack{
 		Member: m.id, First: a.first, Last: a.last, Outcome: outcomes[a.outcome],
 	}, now)
@@ -368,6 +376,9 @@ func (s *shard) settled(e *event) error {
 		return err
 	}
 	floor := w.Floor()
+	if st.Seek && st.Epoch == w.Epoch()+1 {
+		sh.haunt(w)
+	}
 	if w.Apply(st) && st.Seek {
 		w.sought()
 	}

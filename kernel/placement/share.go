@@ -43,6 +43,7 @@ type share struct {
 	group   *sharegroup.Group // nil until somebody joins or purges under the present leadership
 	windows []*window         // by partition index
 	members map[sharegroup.MemberID]*Member
+	ghosts  map[sharegroup.MemberID]ghosts // of members that stayed when the group was moved
 	parked  []*acquisition
 	pinned  map[kernel.Place]string        // session that the record is pinned to
 	orphans map[kernel.Place]*orphan       // pinned to sessions that have ended
