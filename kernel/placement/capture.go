@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"slices"
 	"sync/atomic"
 
@@ -25,7 +26,7 @@ type capture struct {
 	index   uint64
 	bytes   int64 // of log since the seal before
 	plan    *slog.Plan
-	machine []byte // encoded tables
+	machine *frozen
 	windows [][]windowState
 	merge   bool         // no checkpoint, only the plan
 	ids     []uint64     // of the segments to be merged
@@ -49,7 +50,7 @@ func (m *machine) seal() {
 		return
 	}
 	c := &capture{
-		index: m.entry.Index, bytes: bytes, plan: m.log.Capture(m.entry.Index), machine: m.appendTo(nil),
+		index: m.entry.Index, bytes: bytes, plan: m.log.Capture(m.entry.Index), machine: m.freeze(),
 		windows: make([][]windowState, len(m.shards)), ready: m.sealer.post,
 	}
 	c.left.Store(int32(len(m.shards)) + 1)
@@ -66,59 +67,73 @@ func (c *capture) added() {
 	}
 }
 
-// capture adds the durable windows of a shard.
+// capture adds the durable windows of a shard. Their bytes lie in few large slices,
+// since there may be very many.
 func (s *shard) capture(c *capture) {
+	var list []windowState
+	var buf []byte
 	for _, t := range s.topics {
 		for _, sh := range t.lane.shares {
 			for _, w := range sh.windows {
-				c.windows[s.index] = append(c.windows[s.index], windowState{sh.id, w.part.id, w.AppendTo(nil)})
+				if cap(buf)-len(buf) < windowRoom {
+					buf = make([]byte, 0, windowChunk)
+				}
+				from := len(buf)
+				buf = w.AppendTo(buf)
+				list = append(list, windowState{sh.id, w.part.id, buf[from:len(buf):len(buf)]})
 			}
 		}
 	}
+	c.windows[s.index] = list
 	c.added()
 }
 
-// payload encodes the checkpoint, whose keyed state is in the files of the chain.
-// The plan has been installed.
-func (c *capture) payload(chain keyChain) ([]byte, error) {
+// How windows are gathered: a large one may leave the slice for one of its own.
+const (
+	windowChunk = 64 << 10
+	windowRoom  = 256
+)
+
+// write writes the checkpoint's payload, whose keyed state is in the files of the
+// chain. The plan has been installed.
+func (c *capture) write(w io.Writer, chain keyChain) error {
 	manifest, err := c.plan.Manifest()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	b := appendBytes(nil, c.machine)
-	b = appendBytes(b, manifest.Append(nil))
+	machine, log := c.machine.appendTo(nil), manifest.Append(nil)
+	begin := binary.AppendUvarint(nil, uint64(len(machine)))
+	middle, windows := appendBytes(nil, log), c.appendWindows(nil)
+	size := len(begin) + len(machine) + len(middle) + len(windows)
+	begin = append(binary.AppendUvarint([]byte{stateVersion}, uint64(size)), begin...)
+	for _, b := range [][]byte{begin, machine, middle, windows, chain.appendTo(nil)} {
+		if _, err := w.Write(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (c *capture) appendWindows(b []byte) []byte {
 	all := slices.Concat(c.windows...)
 	slices.SortFunc(all, func(a, b windowState) int {
 		return cmp.Or(cmp.Compare(a.group, b.group), cmp.Compare(a.part, b.part))
 	})
-	b = binary.AppendUvarint(b, uint64(len(all)))
+	n := 0
+	for i := range all {
+		n += len(all[i].data) + 3*binary.MaxVarintLen32
+	}
+	b = binary.AppendUvarint(slices.Grow(b, n), uint64(len(all)))
 	for _, w := range all {
 		b = binary.AppendUvarint(b, uint64(w.group))
 		b = binary.AppendUvarint(b, uint64(w.part))
 		b = appendBytes(b, w.data)
 	}
-	return chain.appendTo(appendBytes([]byte{stateVersion}, b)), nil
+	return b
 }
 
 // appendTo encodes the machine's tables; equal machines give equal bytes.
-func (m *machine) appendTo(b []byte) []byte {
-	b = binary.AppendVarint(b, m.time)
-	b = binary.AppendUvarint(b, uint64(m.nextPartition))
-	b = binary.AppendUvarint(b, uint64(m.nextGroup))
-	topics := make([]*topic, 0, len(m.topics))
-	for _, t := range m.topics {
-		topics = append(topics, t)
-	}
-	slices.SortFunc(topics, func(a, b *topic) int { return slices.Compare(a.id[:], b.id[:]) })
-	b = binary.AppendUvarint(b, uint64(len(topics)))
-	for _, t := range topics {
-		b = t.appendTo(b)
-	}
-	b = m.producers.appendTo(b)
-	b = appendBytes(append(b, partLimits), m.appendLimits(nil))
-	b = appendBytes(append(b, partLedgers), m.ledgers.appendTo(nil))
-	return appendBytes(append(b, partPins), m.ledgers.appendPins(nil))
-}
+func (m *machine) appendTo(b []byte) []byte { return m.freeze().appendTo(b) }
 
 // Parts of the machine's state after the producers: a kind byte, numbered as the
 // commands are, and bytes. A checkpoint of an earlier release has none.
@@ -147,25 +162,6 @@ func (m *machine) decodeParts(d *decoder) {
 			d.fail(fmt.Sprintf("malformed part %d of the state", kind))
 		}
 	}
-}
-
-func (t *topic) appendTo(b []byte) []byte {
-	b = append(b, t.id[:]...)
-	b = binary.AppendUvarint(b, t.revision)
-	b = binary.AppendUvarint(b, uint64(len(t.parts)))
-	for _, p := range t.parts {
-		b = binary.AppendUvarint(b, uint64(p.id))
-		b = binary.AppendUvarint(b, uint64(p.index))
-		b = appendRetention(b, p.retention)
-		b = p.age.appendTo(b)
-	}
-	b = binary.AppendUvarint(b, uint64(len(t.groups)))
-	for _, g := range t.groups {
-		b = binary.AppendUvarint(b, uint64(g.id))
-		b = binary.AppendUvarint(b, g.revision)
-		b = appendGroupSpec(b, g.spec)
-	}
-	return b
 }
 
 // saved is a checkpoint's payload as read, without the keyed state.

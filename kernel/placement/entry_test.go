@@ -107,8 +107,7 @@ func FuzzState(f *testing.F) {
 	s := newStepped(f)
 	s.topic(f, 2)
 	s.command(f, createGroupCommand(GroupSpec{Topic: topicN(1), FromStart: true}, 1))
-	c := &capture{machine: s.machine.appendTo(nil)}
-	state := appendBytes([]byte{stateVersion}, c.machine)
+	state := appendBytes([]byte{stateVersion}, s.machine.appendTo(nil))
 	manifest := slog.Manifest{Partitions: []slog.PartitionMeta{{ID: 1}, {ID: 2}}}
 	state = appendBytes(state, manifest.Append(nil))
 	f.Add(append(state, 0))

@@ -184,14 +184,7 @@ func (s *sealer) checkpoint(c *capture) error {
 	if err != nil {
 		return err
 	}
-	payload, err := c.payload(chain)
-	if err != nil {
-		return err
-	}
-	err = s.store.Write(meta, func(w io.Writer) error {
-		_, err := w.Write(payload)
-		return err
-	})
+	err = s.store.Write(meta, func(w io.Writer) error { return c.write(w, chain) })
 	if err != nil {
 		return err
 	}

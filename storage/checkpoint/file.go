@@ -13,6 +13,10 @@ import (
 // chunk is the unit of reads and writes.
 const chunk = 256 << 10
 
+// syncBytes is how much is written before it is synced: all at the end would hold
+// up the syncs of others, which the disk does after it.
+const syncBytes = 4 << 20
+
 // Writer writes one checkpoint. It is not safe for concurrent use. Either
 // Commit or Abort must be called.
 type Writer struct {
@@ -23,6 +27,7 @@ type Writer struct {
 	buf   []byte
 	off   int64
 	sum   uint32
+	dirty int // bytes written since the last sync
 	err   error
 }
 
@@ -49,10 +54,13 @@ func (w *Writer) Write(p []byte) (int, error) {
 	if w.err != nil {
 		return 0, w.err
 	}
-	w.buf = append(w.buf, p...)
 	w.meta.Size += int64(len(p))
-	if len(w.buf) >= chunk {
-		w.flush()
+	for rest := p; len(rest) > 0; { // so that the buffer stays small
+		n := min(len(rest), chunk)
+		w.buf = append(w.buf, rest[:n]...)
+		if rest = rest[n:]; len(w.buf) >= chunk {
+			w.flush()
+		}
 	}
 	if w.err != nil {
 		return 0, w.err
@@ -70,7 +78,21 @@ func (w *Writer) flush() {
 		return
 	}
 	w.off += int64(len(w.buf))
+	w.dirty += len(w.buf)
 	w.buf = w.buf[:0]
+	if w.dirty >= syncBytes {
+		w.sync()
+	}
+}
+
+func (w *Writer) sync() {
+	if w.err != nil {
+		return
+	}
+	w.dirty = 0
+	if err := w.file.Sync(); err != nil {
+		w.err = fmt.Errorf("checkpoint %s: %w", w.tmp, err)
+	}
 }
 
 // Meta returns what is being written; Size grows with the payload.
@@ -84,11 +106,7 @@ func (w *Writer) Commit() error {
 	w.flush()
 	w.buf = append(w.buf, encodeFooter(w.meta.Size, w.sum)...)
 	w.flush()
-	if w.err == nil {
-		if err := w.file.Sync(); err != nil {
-			w.err = fmt.Errorf("checkpoint %s: %w", w.tmp, err)
-		}
-	}
+	w.sync()
 	if w.err != nil {
 		return errors.Join(w.err, w.Abort())
 	}

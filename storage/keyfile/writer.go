@@ -20,8 +20,13 @@ type Writer struct {
 	buf   []byte // a block with room for its head in front
 	count uint64
 	bytes uint64
+	dirty int // written since the last sync
 	err   error
 }
+
+// syncBytes is how much is written before it is synced: all at the end would hold
+// up the syncs of others, which the disk does after it.
+const syncBytes = 4 << 20
 
 // Create begins a file of a kind for the checkpoint at index.
 func Create(fs vfs.FS, dir string, kind Kind, index uint64) (*Writer, error) {
@@ -81,6 +86,19 @@ func (w *Writer) write(b []byte) {
 	}
 	w.meta.Size += int64(len(b))
 	w.meta.Sum = crc32.Update(w.meta.Sum, castagnoli, b)
+	if w.dirty += len(b); w.dirty >= syncBytes {
+		w.sync()
+	}
+}
+
+func (w *Writer) sync() {
+	if w.err != nil {
+		return
+	}
+	w.dirty = 0
+	if err := w.file.Sync(); err != nil {
+		w.err = fmt.Errorf("keyfile %s: %w", w.temp(), err)
+	}
 }
 
 // Finish makes the file durable under its name and says what it is. After an
@@ -89,11 +107,7 @@ func (w *Writer) Finish() (Meta, error) {
 	w.flush()
 	w.write(make([]byte, blockHead)) // no more blocks
 	w.write(encodeFooter(w.count, w.bytes))
-	if w.err == nil {
-		if err := w.file.Sync(); err != nil {
-			w.err = fmt.Errorf("keyfile %s: %w", w.temp(), err)
-		}
-	}
+	w.sync()
 	if w.err != nil {
 		return Meta{}, errors.Join(w.err, w.Abort())
 	}

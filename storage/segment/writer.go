@@ -22,11 +22,16 @@ type Writer struct {
 	runs []byte // the encoded run table
 	run  Run    // being written
 	page []byte // its present page
+	open int    // bytes written since the last sync
 	err  error
 }
 
 // bufferBytes is how much is gathered before it goes to the file.
 const bufferBytes = 64 << 10
+
+// syncBytes is how much is written before it is synced: all at the end would hold
+// up the syncs of others, which the disk does after it.
+const syncBytes = 4 << 20
 
 // NewWriter begins a segment in an empty file, which stays the caller's to
 // sync and close.
@@ -124,5 +129,12 @@ func (w *Writer) put(b []byte, pos int64) {
 	}
 	if n, err := w.file.WriteAt(b, pos); err != nil {
 		w.err = fmt.Errorf("segment: write %d bytes at %d, wrote %d: %w", len(b), pos, n, err)
+		return
+	}
+	if w.open += len(b); w.open >= syncBytes {
+		w.open = 0
+		if err := w.file.Sync(); err != nil {
+			w.err = fmt.Errorf("segment: sync: %w", err)
+		}
 	}
 }

@@ -1,0 +1,116 @@
+package placement
+
+import (
+	"encoding/binary"
+	"slices"
+
+	"github.com/trivium-mq/trivium/kernel"
+)
+
+// frozen is the machine's tables as of one place in the log. To copy them takes a
+// fraction of what their encoding does, and nothing is applied meanwhile: with
+// 100,000 topics the encoding took publishers most of a second.
+type frozen struct {
+	head   []byte // encoded: what comes before the topics
+	topics []frozenTopic
+	parts  []frozenPart // of the topics, one after the other
+	groups []frozenGroup
+	ages   []byte // encoded, of the parts
+	tail   []byte // encoded: what comes after the topics
+}
+
+type frozenTopic struct {
+	id           kernel.TopicID
+	revision     uint64
+	part, group  int // of them, the first
+	parts, count int // how many parts and groups
+}
+
+type frozenPart struct {
+	id        PartitionID
+	index     int32
+	age       int // end in ages, which begins at that of the part before
+	retention kernel.Retention
+}
+
+type frozenGroup struct {
+	id       GroupID
+	revision uint64
+	spec     GroupSpec
+}
+
+// freeze copies the tables. The machine's own goroutine calls it.
+func (m *machine) freeze() *frozen {
+	f := &frozen{
+		topics: make([]frozenTopic, 0, len(m.topics)),
+		parts:  make([]frozenPart, 0, len(m.parts)),
+		groups: make([]frozenGroup, 0, len(m.groups)),
+		ages:   make([]byte, 0, 4*len(m.parts)),
+	}
+	f.head = binary.AppendVarint(f.head, m.time)
+	f.head = binary.AppendUvarint(f.head, uint64(m.nextPartition))
+	f.head = binary.AppendUvarint(f.head, uint64(m.nextGroup))
+	for _, t := range m.topics {
+		f.topics = append(f.topics, frozenTopic{t.id, t.revision, len(f.parts), len(f.groups), len(t.parts), len(t.groups)})
+		for _, p := range t.parts {
+			f.ages = p.age.appendTo(f.ages)
+			f.parts = append(f.parts, frozenPart{p.id, p.index, len(f.ages), p.retention})
+		}
+		for _, g := range t.groups {
+			f.groups = append(f.groups, frozenGroup{g.id, g.revision, g.spec})
+		}
+	}
+	f.tail = m.producers.appendTo(f.tail)
+	f.tail = appendBytes(append(f.tail, partLimits), m.appendLimits(nil))
+	f.tail = appendBytes(append(f.tail, partLedgers), m.ledgers.appendTo(nil))
+	f.tail = appendBytes(append(f.tail, partPins), m.ledgers.appendPins(nil))
+	return f
+}
+
+// appendTo encodes the tables; equal machines give equal bytes. It is for one
+// goroutine at a time, any.
+func (f *frozen) appendTo(b []byte) []byte {
+	slices.SortFunc(f.topics, func(a, b frozenTopic) int { return slices.Compare(a.id[:], b.id[:]) })
+	b = slices.Grow(b, f.size())
+	b = append(b, f.head...)
+	b = binary.AppendUvarint(b, uint64(len(f.topics)))
+	for i := range f.topics {
+		b = f.appendTopic(b, &f.topics[i])
+	}
+	return append(b, f.tail...)
+}
+
+// size is about how many bytes appendTo needs, rather more: to grow a large slice
+// bit by bit makes several times as much garbage.
+func (f *frozen) size() int {
+	n := len(f.head) + len(f.ages) + len(f.tail) + 32*len(f.topics) + 32*len(f.parts) + 48*len(f.groups)
+	for i := range f.groups {
+		a := &f.groups[i].spec.Address
+		n += len(a.Tenant) + len(a.Group) + len(a.Topic)
+	}
+	return n
+}
+
+func (f *frozen) appendTopic(b []byte, t *frozenTopic) []byte {
+	b = append(b, t.id[:]...)
+	b = binary.AppendUvarint(b, t.revision)
+	b = binary.AppendUvarint(b, uint64(t.parts))
+	for i := t.part; i < t.part+t.parts; i++ {
+		p, age := &f.parts[i], 0
+		if i > 0 {
+			age = f.parts[i-1].age
+		}
+		b = binary.AppendUvarint(b, uint64(p.id))
+		b = binary.AppendUvarint(b, uint64(p.index))
+		b = appendRetention(b, p.retention)
+		b = append(b, f.ages[age:p.age]...)
+	}
+	b = binary.AppendUvarint(b, uint64(t.count))
+	for i := t.group; i < t.group+t.count; i++ {
+		g := &f.groups[i]
+		b = binary.AppendUvarint(b, uint64(g.id))
+		b = binary.AppendUvarint(b, g.revision)
+		b = appendGroupSpec(b, g.spec)
+	}
+	return b
+}
