@@ -46,10 +46,11 @@ func (p *Partition) translate(err error) error {
 }
 
 // TimeOffset returns the first offset whose record timestamp (ms) is at least
-// ts, with that timestamp; ok is false when there is none.
-func (p *Partition) TimeOffset(ts int64) (offset, timestamp int64, ok bool) {
-	offset, timestamp, err := p.p.log.TimeOffset(ts)
-	return offset, timestamp, err == nil && timestamp >= 0
+// ts, with that timestamp, or the end and -1 when there is none. Errors are those of
+// Read: what is unknown because it cannot be read is not taken for absent.
+func (p *Partition) TimeOffset(ts int64) (offset, timestamp int64, err error) {
+	offset, timestamp, err = p.p.log.TimeOffset(ts)
+	return offset, timestamp, p.translate(err)
 }
 
 // Watch sends on ready (without blocking; give it capacity 1) as soon as end >

@@ -16,10 +16,13 @@ func (g *Group) Rewind(ctx context.Context, id GroupID, to kernel.Position) erro
 	if sh == nil {
 		return noGroup(id)
 	}
-	offsets := g.machine.positions(sh.topic, to)
+	offsets, err := g.machine.positions(sh.topic, to)
+	if err != nil {
+		return err
+	}
 	s := sh.topic.shard
 	var want []uint64
-	err := error(errStopped)
+	err = errStopped
 	s.call(func() { want, err = s.rewind(sh, offsets) })
 	if err != nil {
 		return err
@@ -40,7 +43,7 @@ func (g *Group) Rewind(ctx context.Context, id GroupID, to kernel.Position) erro
 }
 
 // positions are the offsets of a place in the partitions of a topic.
-func (m *machine) positions(t *topic, to kernel.Position) map[int32]int64 {
+func (m *machine) positions(t *topic, to kernel.Position) (map[int32]int64, error) {
 	m.table.mu.RLock()
 	parts := append([]*partition(nil), t.parts...)
 	m.table.mu.RUnlock()
@@ -54,14 +57,15 @@ func (m *machine) positions(t *topic, to kernel.Position) map[int32]int64 {
 		case kernel.AtOffset:
 			at = min(max(to.Value, start), end)
 		case kernel.AtTime:
-			at = end
-			if offset, _, ok := (&Partition{p}).TimeOffset(to.Value); ok {
-				at = max(offset, start)
+			offset, _, err := (&Partition{p}).TimeOffset(to.Value)
+			if err != nil {
+				return nil, err
 			}
+			at = max(offset, start)
 		}
 		out[p.index] = at
 	}
-	return out
+	return out, nil
 }
 
 // rewind hands the moves of a share's windows to the proposer, behind all that

@@ -393,10 +393,10 @@ func TestReaders(t *testing.T) {
 		if n := len(numbers); n < 7 || numbers[n-1] != 9 {
 			t.Fatalf("read %v", numbers)
 		}
-		if off, ts, ok := p.TimeOffset(1004); off != 4 || ts != 1004 || !ok {
-			t.Fatalf("time 1004 is at %d, %d, %v", off, ts, ok)
+		if off, ts, err := p.TimeOffset(1004); off != 4 || ts != 1004 || err != nil {
+			t.Fatalf("time 1004 is at %d, %d, %v", off, ts, err)
 		}
-		if _, _, ok := p.TimeOffset(5000); ok {
+		if off, ts, err := p.TimeOffset(5000); off != 10 || ts != -1 || err != nil {
 			t.Fatal("time 5000 is somewhere")
 		}
 		_, err = p.Read(11, 1, nil)

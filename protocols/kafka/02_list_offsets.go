@@ -18,7 +18,9 @@ import (
 // v9: -5, the last offset in remote storage (KIP-1005): there is none
 // v10: timeout, ignored: nothing here waits
 //
-// Special timestamps of later versions get UNSUPPORTED_VERSION.
+// Special timestamps of later versions get UNSUPPORTED_VERSION, a partition that is
+// named twice INVALID_REQUEST. A time that leads to records that cannot be read gets
+// an error: "none" would have a consumer go on at the end.
 
 const (
 	timeLatest        = -1
@@ -29,22 +31,43 @@ const (
 )
 
 func (c *conn) handleListOffsets(req *kmsg.ListOffsetsRequest, resp *kmsg.ListOffsetsResponse) {
+	named := make(map[listed]int)
+	for _, qt := range req.Topics {
+		for i := range qt.Partitions {
+			named[listed{qt.Topic, qt.Partitions[i].Partition}]++
+		}
+	}
 	for _, qt := range req.Topics {
 		rt := kmsg.NewListOffsetsResponseTopic()
 		rt.Topic = qt.Topic
 		for i := range qt.Partitions {
-			rt.Partitions = append(rt.Partitions, c.listOffset(req.Version, qt.Topic, &qt.Partitions[i]))
+			q := &qt.Partitions[i]
+			if named[listed{qt.Topic, q.Partition}] > 1 {
+				rt.Partitions = append(rt.Partitions, noOffset(q.Partition, kerr.InvalidRequest.Code))
+				continue
+			}
+			rt.Partitions = append(rt.Partitions, c.listOffset(req.Version, qt.Topic, q))
 		}
 		resp.Topics = append(resp.Topics, rt)
 	}
 }
 
-func (c *conn) listOffset(version int16, topic string, q *kmsg.ListOffsetsRequestTopicPartition) kmsg.ListOffsetsResponseTopicPartition {
+// listed is a partition that a request names.
+type listed struct {
+	topic     string
+	partition int32
+}
+
+func noOffset(partition int32, code int16) kmsg.ListOffsetsResponseTopicPartition {
 	out := kmsg.NewListOffsetsResponseTopicPartition()
-	out.Partition, out.Offset, out.Timestamp = q.Partition, -1, -1
+	out.Partition, out.Offset, out.Timestamp, out.ErrorCode = partition, -1, -1, code
+	return out
+}
+
+func (c *conn) listOffset(version int16, topic string, q *kmsg.ListOffsetsRequestTopicPartition) kmsg.ListOffsetsResponseTopicPartition {
 	p, code := c.partition(topic, q.Partition, q.CurrentLeaderEpoch)
+	out := noOffset(q.Partition, code)
 	if code != 0 {
-		out.ErrorCode = code
 		return out
 	}
 	out.Offset, out.Timestamp, out.ErrorCode = offsetAt(p, version, q.Timestamp)
@@ -67,15 +90,21 @@ func offsetAt(p partition, version int16, ts int64) (offset, timestamp int64, co
 	case ts == timeEarliest, ts == timeEarliestLocal && version >= 8:
 		return start, -1, 0
 	case ts == timeMax && version >= 7:
-		offset, timestamp = maxTimestamp(p)
-		return offset, timestamp, 0
+		return found(maxTimestamp(p))
 	case ts == timeLatestTiered && version >= 9:
 		return -1, -1, 0
 	case ts < 0:
 		return -1, -1, kerr.UnsupportedVersion.Code
 	}
-	offset, timestamp, ok := p.TimeOffset(ts)
-	if !ok {
+	return found(p.TimeOffset(ts))
+}
+
+// found is the answer to a search: -1 where no record was found.
+func found(offset, timestamp int64, err error) (int64, int64, int16) {
+	if err != nil {
+		return -1, -1, topicCode(err)
+	}
+	if timestamp < 0 {
 		return -1, -1, 0
 	}
 	return offset, timestamp, 0
@@ -83,19 +112,21 @@ func offsetAt(p partition, version int16, ts int64) (offset, timestamp int64, co
 
 // maxTimestamp finds the first record with the highest timestamp by halving
 // the range of times, of which each answer may skip more.
-func maxTimestamp(p partition) (offset, timestamp int64) {
-	offset, timestamp, ok := p.TimeOffset(0)
-	if !ok {
-		return -1, -1
+func maxTimestamp(p partition) (offset, timestamp int64, err error) {
+	offset, timestamp, err = p.TimeOffset(0)
+	if err != nil || timestamp < 0 {
+		return -1, -1, err
 	}
-	for none := int64(math.MaxInt64); timestamp+1 < none; {
-		ts := timestamp + (none-timestamp)/2
-		o, t, ok := p.TimeOffset(ts)
-		if ok {
-			offset, timestamp = o, max(t, ts)
-		} else {
-			none = ts
+	for top := int64(math.MaxInt64); timestamp < top; {
+		ts := top - (top-timestamp)/2
+		switch o, t, err := p.TimeOffset(ts); {
+		case err != nil:
+			return -1, -1, err
+		case t >= ts:
+			offset, timestamp = o, t
+		default:
+			top = ts - 1
 		}
 	}
-	return offset, timestamp
+	return offset, timestamp, nil
 }

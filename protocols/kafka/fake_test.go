@@ -223,6 +223,7 @@ func (p *fakePublisher) Close() {}
 
 // fakeLog is one partition.
 type fakeLog struct {
+	timeErr    error // of TimeOffset, when nothing is found
 	mu         sync.Mutex
 	batches    [][]byte
 	start, end int64
@@ -277,7 +278,7 @@ func (l *fakeLog) Read(offset int64, maxBytes int, dst []byte) ([]byte, error) {
 	return dst, nil
 }
 
-func (l *fakeLog) TimeOffset(ts int64) (offset, timestamp int64, ok bool) {
+func (l *fakeLog) TimeOffset(ts int64) (offset, timestamp int64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, b := range l.batches {
@@ -287,11 +288,11 @@ func (l *fakeLog) TimeOffset(ts int64) (offset, timestamp int64, ok bool) {
 		}
 		for it.Next() {
 			if v := it.View(); v.Timestamp >= ts {
-				return v.Offset, v.Timestamp, true
+				return v.Offset, v.Timestamp, nil
 			}
 		}
 	}
-	return 0, 0, false
+	return l.end, -1, l.timeErr
 }
 
 func (l *fakeLog) Watch(offset int64, ready chan<- struct{}) (cancel func()) {

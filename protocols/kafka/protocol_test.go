@@ -14,6 +14,7 @@ import (
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/kernel/broker"
+	"github.com/trivium-mq/trivium/storage/record"
 )
 
 // Every version of every API served decodes, is answered, and the answer
@@ -332,6 +333,57 @@ func TestListOffsets(t *testing.T) {
 		if got.Offset != c.offset || got.Timestamp != c.at || got.ErrorCode != c.code {
 			t.Errorf("version %d, %d: offset %d at %d, error %d; want %d at %d, %d",
 				c.version, c.timestamp, got.Offset, got.Timestamp, got.ErrorCode, c.offset, c.at, c.code)
+		}
+	}
+}
+
+// TestListOffsetsAtTheEdge: the highest time there is, a partition named twice, and a
+// time that leads to records that cannot be read.
+func TestListOffsetsAtTheEdge(t *testing.T) {
+	node := newFake()
+	addr, _ := start(t, node, nil)
+	p := dial(t, addr)
+	p.createTopic("t", 1)
+	var b record.Builder
+	b.Append(&record.Record{Value: []byte("a"), Timestamp: 5})
+	b.Append(&record.Record{Value: []byte("b"), Timestamp: math.MaxInt64})
+	b.Append(&record.Record{Value: []byte("c"), Timestamp: 7})
+	var log *fakeLog
+	for _, logs := range node.logs {
+		log = logs[0]
+	}
+	log.append(b.Finish(nil))
+	list := func(timestamps ...int64) []kmsg.ListOffsetsResponseTopicPartition {
+		req := kmsg.NewPtrListOffsetsRequest()
+		req.Version = 7
+		qt := kmsg.NewListOffsetsRequestTopic()
+		qt.Topic = "t"
+		for _, ts := range timestamps {
+			qp := kmsg.NewListOffsetsRequestTopicPartition()
+			qp.Timestamp = ts
+			qt.Partitions = append(qt.Partitions, qp)
+		}
+		req.Topics = append(req.Topics, qt)
+		return ask[*kmsg.ListOffsetsResponse](p, req).Topics[0].Partitions
+	}
+	if got := list(-3)[0]; got.Offset != 1 || got.Timestamp != math.MaxInt64 || got.ErrorCode != 0 {
+		t.Errorf("highest: %+v", got)
+	}
+	twice := list(-1, -2)
+	for _, got := range twice {
+		if got.ErrorCode != kerr.InvalidRequest.Code || got.Offset != -1 {
+			t.Errorf("twice: %+v", got)
+		}
+	}
+	if len(twice) != 2 {
+		t.Errorf("%d answers", len(twice))
+	}
+	log.mu.Lock()
+	log.timeErr, log.batches = kernel.Errorf(kernel.CodeCorrupt, "partition", "1", "damaged"), nil
+	log.mu.Unlock()
+	for _, ts := range []int64{6, -3} {
+		if got := list(ts)[0]; got.ErrorCode != kerr.CorruptMessage.Code || got.Offset != -1 {
+			t.Errorf("damaged, %d: %+v", ts, got)
 		}
 	}
 }

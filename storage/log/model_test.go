@@ -34,6 +34,7 @@ type machine struct {
 type modelPart struct {
 	start, end int64
 	recs       []rec
+	times      []int64 // of recs
 }
 
 // Entries: kind, number of targets, targets, then a batch or an offset.
@@ -129,6 +130,7 @@ func (m *machine) applyModel(data []byte) {
 			for _, id := range targets {
 				p := m.model[uint64(id)]
 				p.recs = append(p.recs, rec{p.end, string(it.View().Value)})
+				p.times = append(p.times, it.View().Timestamp)
 				p.end++
 			}
 		}
@@ -136,7 +138,7 @@ func (m *machine) applyModel(data []byte) {
 		p := m.model[uint64(targets[0])]
 		p.start = min(p.end, p.start+int64(rest[0]))
 		for len(p.recs) > 0 && p.recs[0].offset < p.start {
-			p.recs = p.recs[1:]
+			p.recs, p.times = p.recs[1:], p.times[1:]
 		}
 	}
 }
@@ -255,8 +257,26 @@ func (m *machine) check(rng *rand.Rand) {
 			m.t.Fatalf("partition %d beyond the end: %v %v", id, v, err)
 		}
 		m.checkRead(p, want, from)
+		m.checkTime(p, want, rng)
 	}
 }
+
+// checkTime looks for times as a scan of all records would.
+func (m *machine) checkTime(p *Partition, want *modelPart, rng *rand.Rand) {
+	for range 4 {
+		ts := rng.Int63n(times + 20)
+		offset, timestamp := want.end, int64(-1)
+		if i := slices.IndexFunc(want.times, func(t int64) bool { return t >= ts }); i >= 0 {
+			offset, timestamp = want.recs[i].offset, want.times[i]
+		}
+		if at, found, err := p.TimeOffset(ts); at != offset || found != timestamp || err != nil {
+			m.t.Fatalf("time %d: offset %d at %d, %v, want %d at %d", ts, at, found, err, offset, timestamp)
+		}
+	}
+}
+
+// times is how many times batches begin at, in no order.
+const times = 500
 
 func (m *machine) checkRead(p *Partition, want *modelPart, from int64) {
 	raw, err := p.Read(from, 300, nil)
@@ -280,7 +300,7 @@ func (m *machine) checkRead(p *Partition, want *modelPart, from int64) {
 
 // values makes a batch of n records, compressed if asked.
 func values(index uint64, n int, packed bool) []byte {
-	b := batch(fmt.Sprintf("%d-%s", index, bytes.Repeat([]byte("y"), int(index%40))), n, int64(index))
+	b := batch(fmt.Sprintf("%d-%s", index, bytes.Repeat([]byte("y"), int(index%40))), n, int64(index*7919%times))
 	if !packed {
 		return b
 	}
