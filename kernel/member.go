@@ -60,6 +60,20 @@ type Consumer interface {
 	Ended(reason error)
 }
 
+// LargeDelivery is from how many bytes in one Deliver call an Admitter is asked.
+const LargeDelivery = 64 << 10
+
+// Admitter is a Consumer that has a say before it is handed what is large: credit
+// counts records, and is given before anybody knows how large they are.
+type Admitter interface {
+	Consumer
+	// Admit is called right before Deliver would be, by its rules, with so many
+	// records of so many bytes together, LargeDelivery or more. With true Deliver
+	// follows. Before it returns false it takes back the credit for them, by Credit:
+	// they are called off.
+	Admit(records, bytes int) bool
+}
+
 // LiveMessage is one publish on its way to session-less subscribers. It exists
 // on the publisher's goroutine only, for the duration of the Live calls.
 type LiveMessage struct {

@@ -275,6 +275,12 @@ func (t *tap) Deliver(batch []kernel.Delivery) {
 	t.Consumer.Deliver(batch)
 }
 
+// Admit implements kernel.Admitter for consumers that do.
+func (t *tap) Admit(records, bytes int) bool {
+	a, ok := t.Consumer.(kernel.Admitter)
+	return !ok || a.Admit(records, bytes)
+}
+
 func (c *Counters) delivered(batch []kernel.Delivery, settled bool) {
 	bytes := 0
 	for i := range batch {

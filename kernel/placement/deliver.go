@@ -25,13 +25,39 @@ func (s *shard) give(sh *share, m *Member, runs []sharegroup.Run, now int64) {
 		if len(s.batch) == 0 {
 			continue
 		}
-		if !m.hand(s.batch) { // it has just stopped
+		switch m.hand(s.batch, s.bytes) {
+		case handStopped: // just now
 			s.settleRuns(sh, m, part, sharegroup.Release, now)
 			s.settleRuns(sh, m, runs, sharegroup.Release, now)
 			return
+		case handRefused:
+			runs = append(s.unread(part), runs...)
+		case handTaken:
+			s.handed(sh, m, part, now)
 		}
-		s.handed(sh, m, part, now)
 	}
+}
+
+// unread returns the runs of what is in s.batch, which was read from part: what
+// turned out not to be there is not in them.
+func (s *shard) unread(part []sharegroup.Run) (runs []sharegroup.Run) {
+	batch := s.batch
+	for _, r := range part {
+		for from := len(runs); len(batch) > 0; batch = batch[1:] {
+			d := &batch[0]
+			if d.Partition != r.Partition || d.Offset < r.First || d.Offset > r.Last {
+				break
+			}
+			if n := len(runs); n > from && runs[n-1].Last+1 == d.Offset {
+				runs[n-1].Last++
+				continue
+			}
+			one := r
+			one.First, one.Last = d.Offset, d.Offset
+			runs = append(runs, one)
+		}
+	}
+	return runs
 }
 
 // callOff gives back the last of runs as far as the member has taken back its
@@ -89,6 +115,8 @@ func (s *shard) read(sh *share, m *Member, runs []sharegroup.Run, limit int, now
 	clear(s.views)                                    // lets go of the last batch's bytes
 	s.views = slices.Grow(s.views[:0], records(runs)) // deliveries point into it: it must not move
 	s.batch = s.batch[:0]
+	most := limit
+	defer func() { s.bytes = most - limit }()
 	for i := range runs {
 		r := &runs[i]
 		next := s.readRun(sh, m, *r, &limit, now)

@@ -130,15 +130,30 @@ func (m *Member) withdrawn(max int) int {
 	return n
 }
 
-// hand calls the consumer; it returns false if the member is stopped.
-func (m *Member) hand(batch []kernel.Delivery) bool {
+// handing is what came of offering records to a consumer.
+type handing uint8
+
+const (
+	handTaken   handing = iota
+	handRefused         // it has taken back the credit
+	handStopped
+)
+
+// hand calls the consumer with records of so many bytes, which one that admits
+// may refuse when they are large.
+func (m *Member) hand(batch []kernel.Delivery, bytes int) handing {
 	m.busy.Lock()
 	defer m.busy.Unlock()
 	if m.stopped {
-		return false
+		return handStopped
+	}
+	if bytes >= kernel.LargeDelivery {
+		if a, ok := m.to.(kernel.Admitter); ok && !a.Admit(len(batch), bytes) {
+			return handRefused
+		}
 	}
 	m.to.Deliver(batch)
-	return true
+	return handTaken
 }
 
 // end tells the consumer that the membership is over, unless it has left.

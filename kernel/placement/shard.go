@@ -64,6 +64,7 @@ type shard struct {
 	dead       []sharegroup.Dead
 	views      []record.View
 	batch      []kernel.Delivery
+	bytes      int              // of the records in batch
 	parts      []sharegroup.Run // see read
 	recalled   atomic.Bool      // a member has taken back credit
 }

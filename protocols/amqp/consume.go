@@ -40,6 +40,7 @@ type consumer struct {
 	prefetch int  // 0 = no limit
 	credit   int  // granted and not delivered
 	held     int  // delivered and not settled
+	reserved int  // bytes booked for the next Deliver
 	average  int  // bytes of a delivery in the buffer
 	hungry   bool // listed in conn.hungry
 	started  bool // counted in conn.consuming until stopped
@@ -136,19 +137,38 @@ func (k *consumer) grant() int {
 
 // shutOut reports that messages as large as the consumer's have to wait until
 // less waits for all clients together; the writer looks for that from time to
-// time. A client that has shown that it reads gets them one by one meanwhile. The
-// caller holds out.mu.
+// time. A client that has shown that it reads gets them one by one meanwhile; a
+// consumer that has had no message yet is not held up, as Admit sees their size.
+// The caller holds out.mu.
 func (k *consumer) shutOut() bool {
 	o := k.ch.c.out
-	if k.average < tightBuffer || !o.total.Over() || o.prompt && o.backlog() == 0 {
+	if k.average <= assumedBytes || o.total.Open(o.overdraft(k.average)) {
 		return false
 	}
-	o.shut = true
-	if !o.poll {
-		o.poll = true
-		o.poke()
-	}
+	o.look()
 	return true
+}
+
+// Admit implements kernel.Admitter: what is large is booked before it is encoded,
+// and if too much waits for all clients it stays in the queue.
+func (k *consumer) Admit(records, bytes int) bool {
+	o := k.ch.c.out
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if k.stopped || o.closing || o.ended { // Deliver drops it
+		return true
+	}
+	if o.reserve(bytes) {
+		k.reserved = bytes
+		return true
+	}
+	k.average = max(k.average, bytes/records, assumedBytes+1)
+	n := max(k.credit, records)
+	k.credit -= n
+	k.m.Credit(-n)
+	k.starve()
+	o.look()
+	return false
 }
 
 // starve lists the consumer for the writer to feed. The caller holds out.mu.
@@ -192,6 +212,8 @@ func (k *consumer) Deliver(batch []kernel.Delivery) {
 	o.mu.Lock()
 	before := len(o.buf)
 	k.credit -= len(batch)
+	o.reserved -= k.reserved // the bytes come now
+	k.reserved = 0
 	if !k.stopped && !o.closing && !o.ended {
 		for i := range batch {
 			o.makeRoom(&batch[i], c.frameMax)

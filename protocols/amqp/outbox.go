@@ -54,6 +54,7 @@ type outbox struct {
 	prompt  bool             // the client has taken large messages at once so far
 	shut    bool             // a consumer waits for that, seen since the last look
 
+	reserved int           // bytes of total for what comes next
 	busy     int           // bytes taken and not yet written
 	interval time.Duration // between heartbeats, 0 = none
 	closing  bool          // connection.close has been appended: nothing may follow but close-ok
@@ -110,10 +111,31 @@ func (o *outbox) backlog() int { return len(o.buf) + o.busy }
 
 // account keeps the sum of all connections about right. The caller holds mu.
 func (o *outbox) account() {
-	if d := o.backlog() - o.counted; d >= accountStep || d <= -accountStep || d < 0 && o.backlog() == 0 {
+	if d := o.backlog() + o.reserved - o.counted; d >= accountStep || d <= -accountStep || d < 0 && o.backlog() == 0 {
 		o.total.Add(d)
 		o.counted += d
 	}
+}
+
+// overdraft is how many bytes may wait beyond the total before a message of n
+// bytes: none, but for a client that has shown that it reads. So the others cannot
+// hold it up, and nor can many that stop to read. The caller holds mu.
+func (o *outbox) overdraft(n int) int {
+	if o.prompt && o.backlog() == 0 {
+		return max(o.total.Limit()/4, n)
+	}
+	return 0
+}
+
+// reserve books n bytes for what is appended next, if the total has room. The
+// caller holds mu.
+func (o *outbox) reserve(n int) bool {
+	if !o.total.Book(n, o.overdraft(n)) {
+		return false
+	}
+	o.reserved += n
+	o.counted += n
+	return true
 }
 
 // makeRoom grows the buffer for a large message at once, and not by doubling.
@@ -222,6 +244,16 @@ func (o *outbox) run(nc net.Conn, after func()) error {
 			o.heartbeat()
 		}
 		silent = 0
+	}
+}
+
+// look makes the writer look from time to time whether the total has room. The
+// caller holds mu.
+func (o *outbox) look() {
+	o.shut = true
+	if !o.poll {
+		o.poll = true
+		o.poke()
 	}
 }
 

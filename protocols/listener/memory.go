@@ -32,6 +32,35 @@ func (m *Memory) Used() int64 {
 // Over reports whether the budget is used up.
 func (m *Memory) Over() bool { return m != nil && m.used.Load() > m.limit }
 
+// Open reports whether no more than the budget and over bytes beyond it are
+// booked: Book would succeed.
+func (m *Memory) Open(over int) bool { return m == nil || m.used.Load() <= m.limit+int64(over) }
+
+// Book books n bytes if no more than the budget and over bytes beyond it are
+// booked so far. So what is booked exceeds that by less than n.
+func (m *Memory) Book(n, over int) bool {
+	if m == nil {
+		return true
+	}
+	for {
+		used := m.used.Load()
+		if used > m.limit+int64(over) {
+			return false
+		}
+		if m.used.CompareAndSwap(used, used+int64(n)) {
+			return true
+		}
+	}
+}
+
+// Limit returns the budget in bytes, 0 if there is none.
+func (m *Memory) Limit() int {
+	if m == nil {
+		return 0
+	}
+	return int(m.limit)
+}
+
 // Add books n bytes, even over the budget; a negative n gives them back.
 func (m *Memory) Add(n int) {
 	if m == nil || n == 0 {
