@@ -320,9 +320,15 @@ func (q *fakeQueue) pump() {
 			tried++
 			continue
 		}
-		m.credit--
 		tried = 0
-		m.to.Deliver(m.hand())
+		one := m.hand()
+		if size := one[0].Record.Size; size >= kernel.LargeDelivery && !m.to.(kernel.Admitter).Admit(1, size) {
+			delete(m.holds, one[0].Offset)
+			q.ready = slices.Insert(q.ready, 0, one[0].Offset)
+			continue
+		}
+		m.credit--
+		m.to.Deliver(one)
 	}
 }
 
