@@ -20,6 +20,26 @@ func connectionBudget(files uint64) int {
 	return max(int(files)-max(64, int(files/10)), 1)
 }
 
+// shares are what the node's limit of connections, 0 = none, is made of.
+type shares struct {
+	node    int // all
+	clients int // all but HTTP's: an operator gets in when clients take all there is
+	unknown int // of one address that have not logged in; once more for HTTP, which answers health checks
+}
+
+// shareOut shares the node's limit out. unknown is the limit for one address that
+// is configured, 0 = none; one address gets no more than a quarter of the node's.
+func shareOut(node, unknown int) shares {
+	s := shares{node: node, unknown: unknown}
+	if node > 0 {
+		s.clients = max(node-max(min(node/8, 64), 1), 1)
+		if quarter := max(node/4, 1); unknown > quarter {
+			s.unknown = quarter
+		}
+	}
+	return s
+}
+
 // acceptLog tells of connections that were not accepted, but not of each. What
 // health checks and port scans do is told at debug level.
 type acceptLog struct {

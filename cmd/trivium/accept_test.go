@@ -24,6 +24,22 @@ func TestConnectionBudget(t *testing.T) {
 	}
 }
 
+// TestSharesOfConnections: one address without a login gets a quarter at most,
+// and HTTP keeps places that the others cannot take.
+func TestSharesOfConnections(t *testing.T) {
+	for _, c := range []struct {
+		node, unknown int
+		want          shares
+	}{
+		{0, 1000, shares{0, 0, 1000}}, {0, 0, shares{}}, {922, 1000, shares{922, 858, 230}}, {236, 1000, shares{236, 207, 59}},
+		{100_000, 1000, shares{100_000, 99_936, 1000}}, {236, 10, shares{236, 207, 10}}, {236, 0, shares{236, 207, 0}}, {1, 1000, shares{1, 1, 1}},
+	} {
+		if got := shareOut(c.node, c.unknown); got != c.want {
+			t.Errorf("%d connections, %d of one address: %+v, want %+v", c.node, c.unknown, got, c.want)
+		}
+	}
+}
+
 // TestAcceptLog: each kind of refusal is told, and then counted for a while.
 func TestAcceptLog(t *testing.T) {
 	var out bytes.Buffer

@@ -25,8 +25,10 @@ type sockets struct {
 	config       *config.Config
 	log          zerolog.Logger
 	node         *listener.Budget
+	clients      *listener.Budget // all but HTTP's
 	protocols    map[string]*listener.Budget
 	unknown      *listener.Addresses
+	visitors     *listener.Addresses    // of HTTP
 	certificates *listener.Certificates // nil = none
 	handshakes   *listener.Handshakes
 }
@@ -36,8 +38,10 @@ func newSockets(c *config.Config, log zerolog.Logger) (*sockets, error) {
 	if files := connectionBudget(openFiles()); limit == 0 || files > 0 && files < limit {
 		limit = files
 	}
+	share := shareOut(limit, c.Connections.UnknownPerClient)
 	s := &sockets{
-		config: c, log: log, node: listener.NewBudget(limit), unknown: listener.NewAddresses(c.Connections.UnknownPerClient),
+		config: c, log: log, node: listener.NewBudget(share.node), clients: listener.NewBudget(share.clients),
+		unknown: listener.NewAddresses(share.unknown), visitors: listener.NewAddresses(share.unknown),
 		handshakes: listener.NewHandshakes(0), protocols: map[string]*listener.Budget{
 			"amqp": listener.NewBudget(c.AMQP.MaxConnections), "mqtt": listener.NewBudget(c.MQTT.MaxConnections),
 			"kafka": listener.NewBudget(c.Kafka.MaxConnections), "http": listener.NewBudget(c.HTTP.MaxConnections),
@@ -58,11 +62,12 @@ func newSockets(c *config.Config, log zerolog.Logger) (*sockets, error) {
 func (s *sockets) bind(one config.Socket) (*listener.Listener, error) {
 	opt := listener.Options{
 		Budgets:   []*listener.Budget{s.node, s.protocols[one.Protocol]},
+		Addresses: s.visitors,
 		PerSecond: s.config.Connections.PerSecond, HandshakeTimeout: s.config.Connections.HandshakeTimeout,
 		OnError: newAcceptLog(s.log.With().Str("listener", one.Name).Logger()).report,
 	}
-	if one.Protocol != "http" { // which logs in with each request
-		opt.Addresses = s.unknown
+	if one.Protocol != "http" {
+		opt.Budgets, opt.Addresses = append(opt.Budgets, s.clients), s.unknown
 	}
 	if one.Proxy != "off" {
 		opt.Proxy = &listener.Proxy{Trusted: s.config.Proxy.Trusted, Required: one.Proxy == "required"}

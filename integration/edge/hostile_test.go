@@ -218,3 +218,37 @@ func TestRow27Storm(t *testing.T) {
 		return err == nil
 	})
 }
+
+// TestOneAddressLocksNobodyOut: with few connections to be had, an address that
+// never logs in leaves places for the clients and the health checks of others.
+func TestOneAddressLocksNobodyOut(t *testing.T) {
+	const places = 40
+	b := harness.Start(t, "--connections-max", strconv.Itoa(places))
+	for _, addr := range []string{b.AMQP, b.HTTP} {
+		for range places {
+			c := dial(t, addr)
+			if addr == b.HTTP {
+				_, _ = io.WriteString(c, "GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n") // and stays
+			}
+		}
+	}
+	client := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}, Timeout: harness.Patience}
+	web := http.Client{Transport: &http.Transport{DialContext: client.DialContext}, Timeout: harness.Patience}
+	defer web.CloseIdleConnections()
+	resp, err := web.Get("http://" + b.HTTP + "/health/ready")
+	harness.Must(t, err)
+	_ = resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		t.Errorf("health: %s", resp.Status)
+	}
+	c, err := client.Dial("tcp", b.MQTT)
+	harness.Must(t, err)
+	defer func() { _ = c.Close() }()
+	harness.Must(t, c.SetDeadline(time.Now().Add(harness.Patience)))
+	_, err = io.WriteString(c, "\x10\x0c\x00\x04MQTT\x04\x02\x00\x3c\x00\x00")
+	harness.Must(t, err)
+	answer := make([]byte, 4)
+	if _, err := io.ReadFull(c, answer); err != nil || answer[0] != 0x20 {
+		t.Errorf("CONNECT is answered with %x, %v", answer, err)
+	}
+}

@@ -32,6 +32,9 @@ func (c *call) login() error {
 		return &refusal{http.StatusUnauthorized, "not_authorized", "Login failed"}
 	}
 	c.user = *u
+	if v := c.visitor(); v != nil {
+		v.loggedIn()
+	}
 	return nil
 }
 

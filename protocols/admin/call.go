@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/kernel/broker"
@@ -65,21 +66,26 @@ func (c *call) within(vhost string, fn func(*broker.Conn) error) error {
 const (
 	smallBody = 64 << 10
 	largeBody = 32 << 20
-	// largeBodies is how many large ones may be in memory at a time.
-	largeBodies = 2
 )
 
 // read decodes the body, an object, into v. An empty body leaves v alone.
-func (c *call) read(v any) error { return c.readUpTo(v, smallBody) }
+func (c *call) read(v any) error {
+	raw, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, smallBody))
+	if err != nil {
+		return unread(err, smallBody)
+	}
+	return decode(raw, v)
+}
 
-func (c *call) readUpTo(v any, limit int64) error {
-	raw, err := io.ReadAll(http.MaxBytesReader(c.w, c.r.Body, limit))
+// unread says why a body was not read.
+func unread(err error, limit int64) error {
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return &refusal{http.StatusRequestEntityTooLarge, "bad_request", fmt.Sprintf("the body is larger than %d bytes", limit)}
 	}
-	if err != nil {
-		return badRequest("the body could not be read")
-	}
+	return badRequest("the body could not be read")
+}
+
+func decode(raw []byte, v any) error {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 {
 		return nil
@@ -89,22 +95,24 @@ func (c *call) readUpTo(v any, limit int64) error {
 	}
 	if err := json.Unmarshal(raw, v); err != nil {
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-			return badRequest(fmt.Sprintf("'%s' may not be a %s", wrong.Field, wrong.Value))
+			return badRequest(mismatch(wrong))
 		}
 		return badRequest(err.Error())
 	}
 	return nil
 }
 
-// large makes sure that few large bodies are in memory at a time. The caller
-// calls done.
-func (c *call) large() (done func(), err error) {
-	select {
-	case c.s.bodies <- struct{}{}:
-		return func() { <-c.s.bodies }, nil
-	case <-c.r.Context().Done():
-		return nil, badRequest("the client has gone")
+// mismatch says which field has a value of the wrong type.
+func mismatch(wrong *json.UnmarshalTypeError) string {
+	kind, _, _ := strings.Cut(wrong.Value, " ") // "number 1.5"
+	article := "a"
+	if kind == "array" || kind == "object" {
+		article = "an"
 	}
+	if wrong.Field == "" {
+		return fmt.Sprintf("%s %s does not fit here", article, kind)
+	}
+	return fmt.Sprintf("'%s' may not be %s %s", wrong.Field, article, kind)
 }
 
 // answer sends a body in JSON.

@@ -65,15 +65,12 @@ func importDefinitions(c *call) error { return c.importAll("") }
 func importVHost(c *call) error { return c.importAll(c.args[0]) }
 
 func (c *call) importAll(vhost string) error {
-	done, err := c.large()
+	var d definitions
+	done, err := c.readLarge(&d)
 	if err != nil {
 		return err
 	}
 	defer done()
-	var d definitions
-	if err := c.readUpTo(&d, largeBody); err != nil {
-		return err
-	}
 	if vhost != "" {
 		d.settle(vhost)
 	}

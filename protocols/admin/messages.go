@@ -56,15 +56,12 @@ func missing(keys ...any) error {
 // publish is POST /api/exchanges/{vhost}/{name}/publish. A message that no
 // queue takes is not stored, and the answer says so.
 func publish(c *call) error {
-	done, err := c.large()
+	var b publishBody
+	done, err := c.readLarge(&b)
 	if err != nil {
 		return err
 	}
 	defer done()
-	var b publishBody
-	if err := c.readUpTo(&b, largeBody); err != nil {
-		return err
-	}
 	err = missing("properties", b.Properties == nil, "routing_key", b.Key == nil, "payload", b.Payload == nil, "payload_encoding", b.Encoding == nil)
 	if err != nil {
 		return err

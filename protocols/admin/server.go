@@ -58,7 +58,7 @@ type Server struct {
 	cfg    Config
 	http   *http.Server
 	table  table
-	bodies chan struct{} // large ones in memory
+	bodies bodies
 	rates  rates
 
 	naming sync.Once
@@ -70,13 +70,13 @@ func NewServer(n Node, cfg Config) *Server {
 	if cfg.Gatherer == nil {
 		cfg.Gatherer = prometheus.NewRegistry()
 	}
-	s := &Server{node: n, cfg: cfg, table: newTable(resources), bodies: make(chan struct{}, largeBodies)}
+	s := &Server{node: n, cfg: cfg, table: newTable(resources), bodies: newBodies()}
 	s.http = &http.Server{
 		Handler:           s.routes(),
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		MaxHeaderBytes: maxHeader, ErrorLog: errorLog(cfg.Log),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, remoteKey{}, c.RemoteAddr())
+			return withCaller(context.WithValue(ctx, remoteKey{}, c.RemoteAddr()), c)
 		},
 	}
 	return s
@@ -107,7 +107,7 @@ func notFound(w http.ResponseWriter, _ *http.Request) {
 // Serve serves connections from l until Shutdown, then returns nil; else it
 // returns why accepting ended.
 func (s *Server) Serve(l net.Listener) error {
-	if err := s.http.Serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) {
+	if err := s.http.Serve(callers{l}); err != nil && !errors.Is(err, http.ErrServerClosed) {
 		return fmt.Errorf("http listener %s: %w", l.Addr(), err)
 	}
 	return nil
