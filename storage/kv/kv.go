@@ -189,7 +189,7 @@ func (s *Store) Get(key []byte) (value []byte, index uint64, ok bool, err error)
 // keys, as of one moment. key and value are valid during the call only. An
 // error of fn ends it and is returned, except ErrStop.
 func (s *Store) Iterate(prefix []byte, fn func(key, value []byte, index uint64) error) error {
-	err := s.each(stored(kindValue, prefix), true, func(item *badger.Item) error {
+	err := s.each(stored(kindValue, prefix), func(item *badger.Item) error {
 		return item.Value(func(raw []byte) error {
 			value, index, err := decode(raw)
 			if err != nil {
@@ -204,10 +204,12 @@ func (s *Store) Iterate(prefix []byte, fn func(key, value []byte, index uint64) 
 	return err
 }
 
-func (s *Store) each(prefix []byte, values bool, fn func(*badger.Item) error) error {
+// each does not have values prefetched: that takes a goroutine for each, and nearly all
+// lie beside their keys.
+func (s *Store) each(prefix []byte, fn func(*badger.Item) error) error {
 	return s.db.View(func(tx *badger.Txn) error {
 		opts := badger.DefaultIteratorOptions
-		opts.Prefix, opts.PrefetchValues, opts.PrefetchSize = prefix, values, 16
+		opts.Prefix, opts.PrefetchValues = prefix, false
 		it := tx.NewIterator(opts)
 		defer it.Close()
 		for it.Rewind(); it.Valid(); it.Next() {
@@ -254,7 +256,7 @@ func (s *Store) remove(prefix, kinds []byte, fits func(raw []byte) (bool, error)
 	wb := s.db.NewWriteBatch()
 	defer wb.Cancel()
 	for _, kind := range kinds {
-		err := s.each(stored(kind, prefix), true, func(item *badger.Item) error {
+		err := s.each(stored(kind, prefix), func(item *badger.Item) error {
 			return item.Value(func(raw []byte) error {
 				fit, err := fits(raw)
 				if err != nil || !fit {

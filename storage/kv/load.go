@@ -54,7 +54,7 @@ func (s *Store) Load(bytes int64, sorted bool) (*Loader, error) {
 
 func (s *Store) isEmpty() bool {
 	empty := true
-	err := s.each(nil, false, func(*badger.Item) error {
+	err := s.each(nil, func(*badger.Item) error {
 		empty = false
 		return ErrStop
 	})
