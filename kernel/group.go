@@ -81,6 +81,11 @@ func (a GroupAddress) IsOwn() bool { return a.Kind == Plain && a.Group == a.Topi
 // IsSession reports whether the group belongs to one durable session.
 func (a GroupAddress) IsSession() bool { return strings.HasPrefix(a.Group, sessionPrefix) }
 
+// Session returns the client id of the session that the group belongs to.
+func (a GroupAddress) Session() (clientID string, ok bool) {
+	return strings.CutPrefix(a.Group, sessionPrefix)
+}
+
 // HasWildcard reports whether a topic filter contains a wildcard level.
 func HasWildcard(filter string) bool { return strings.ContainsAny(filter, "+#") }
 

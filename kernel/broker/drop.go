@@ -62,6 +62,9 @@ func (t *tenant) dropEmptyQueue(topic *route.Topic, g *group) error {
 // undeclare makes a queue's topic one that is there for its other readers: it
 // loses its bindings and goes with the last of them.
 func (t *tenant) undeclare(ctx context.Context, topic *route.Topic) error {
+	if err := t.withhold(ctx, topic.Topic); err != nil {
+		return err
+	}
 	next := *topic.Topic
 	next.Queue, next.ExpiresAt, next.Auto = nil, time.Time{}, true
 	after, sources := t.table.Load().UnbindAll(topic.Name)
@@ -76,14 +79,14 @@ func (t *tenant) undeclare(ctx context.Context, topic *route.Topic) error {
 		return err
 	}
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.change(func(tab *route.Table) *route.Table {
 		tab, _ = tab.UnbindAll(topic.Name)
 		return tab
 	})
 	t.removeExchanges(unused)
 	t.setTopic(&next)
-	return nil
+	t.mu.Unlock()
+	return t.withhold(ctx, topic.Topic) // what has come meanwhile
 }
 
 // dropIfUnread removes a topic that goes with its last reader, if that has

@@ -233,6 +233,10 @@ func (l *loader) loadSessions() error {
 		if e.expiresAt.IsZero() && r.Expiry != kernel.SessionForever {
 			e.expiresAt = now.Add(r.Expiry) // it counts from the restart
 		}
+		e.owner.set(r.Owner)
+		if _, known := l.b.directory().User(r.Owner); r.Owner != "" && !known {
+			e.orphan, e.expiresAt = true, now // a crash while he was deleted
+		}
 		t.sessions[client] = e
 		return nil
 	})

@@ -38,6 +38,7 @@ type feeding struct {
 
 // AttachSession takes the session of a client id for c: the present one, or a
 // new one when there is none or clean is set (the old one is then discarded).
+// It is refused with CodeLocked if it belongs to another user.
 // A connection that holds it is told through its taken callback and given a few
 // seconds to Detach. expiry is what to keep it for after Detach; 0 = not at all.
 func (c *Conn) AttachSession(ctx context.Context, clientID string, clean bool, expiry time.Duration, taken func()) (s *Session, present bool, err error) {
@@ -53,10 +54,12 @@ func (c *Conn) AttachSession(ctx context.Context, clientID string, clean bool, e
 		return nil, false, err
 	}
 	defer e.mu.Unlock()
-	present = !e.fresh && !e.void && !clean && (e.expiresAt.IsZero() || c.b.now().Before(e.expiresAt))
+	present = !e.fresh && !e.void && !clean && !e.orphan && (e.expiresAt.IsZero() || c.b.now().Before(e.expiresAt))
 	cctx, cancel := c.b.changeContext()
 	defer cancel()
-	if err := e.begin(cctx, present, expiry); err != nil {
+	owner := e.owner.get()
+	if err := e.begin(cctx, present, expiry, c.identity.User); err != nil {
+		e.owner.set(owner)
 		if e.fresh {
 			e.forget()
 		}
@@ -82,6 +85,10 @@ func (c *Conn) holdEntry(ctx context.Context, clientID string) (*sessionEntry, e
 		if e.gone {
 			e.mu.Unlock()
 			continue
+		}
+		if err := c.allowSession(e); err != nil {
+			e.mu.Unlock()
+			return nil, err
 		}
 		h := e.holder
 		if h == nil {

@@ -20,6 +20,8 @@ type sessionEntry struct {
 
 	mu        sync.Mutex // held while a change of the session commits
 	fresh     bool       // made by an AttachSession that has not succeeded yet
+	owner     ownerName  // the user who alone may attach; "" = not known, as in old records
+	orphan    bool       // the owner has been deleted: it is nobody's
 	void      bool       // being emptied, and some of it may be left
 	gone      bool       // not in the tenant any more
 	durable   bool
@@ -61,7 +63,9 @@ func (e *sessionEntry) forget() {
 }
 
 // begin prepares the session for an attachment: as it is, or emptied.
-func (e *sessionEntry) begin(ctx context.Context, present bool, expiry time.Duration) error {
+func (e *sessionEntry) begin(ctx context.Context, present bool, expiry time.Duration, owner string) error {
+	changed := owner != e.owner.get()
+	e.owner.set(owner)
 	if err := e.resolveWill(ctx, present); err != nil {
 		return err
 	}
@@ -76,12 +80,13 @@ func (e *sessionEntry) begin(ctx context.Context, present bool, expiry time.Dura
 	if err := e.readOnces(ctx, durable, present); err != nil {
 		return err
 	}
-	if durable && (!present || expiry != e.expiry || e.stamped) {
+	if durable && (!present || expiry != e.expiry || e.stamped || changed) {
 		if err := e.record(ctx, session.Record{Expiry: expiry}); err != nil {
 			return err
 		}
 	}
 	e.disarm()
+	e.orphan = false
 	e.fresh, e.durable, e.expiry = false, durable, expiry
 	e.expiresAt, e.stamped = time.Time{}, false
 	return nil
@@ -89,6 +94,7 @@ func (e *sessionEntry) begin(ctx context.Context, present bool, expiry time.Dura
 
 // record writes the session's own record.
 func (e *sessionEntry) record(ctx context.Context, r session.Record) error {
+	r.Owner = e.owner.get()
 	return e.t.b.durable.Put(ctx, []placement.KV{{Key: session.SessionKey(e.t.name, e.id), Value: r.Append(nil)}})
 }
 
@@ -276,7 +282,7 @@ const sessionWidth = 16
 func (e *sessionEntry) detached(expiry time.Duration) {
 	ctx, cancel := e.t.b.changeContext()
 	defer cancel()
-	if !e.durable || expiry <= 0 {
+	if !e.durable || expiry <= 0 || e.orphan {
 		e.discard(ctx)
 		return
 	}

@@ -95,7 +95,7 @@ func (spec *UserSpec) secret(u *kernel.User) (keep bool, err error) {
 	return !spec.NoPassword, nil
 }
 
-// DropUser removes a user with his permissions; his connections are closed. The
+// DropUser removes a user with his permissions and sessions; his connections are closed. The
 // last administrator may go too. CodeNotFound.
 func (b *Broker) DropUser(ctx context.Context, name string) error {
 	b.access.mu.Lock()
@@ -103,5 +103,9 @@ func (b *Broker) DropUser(ctx context.Context, name string) error {
 	if _, ok := b.catalog.State().User(name); !ok {
 		return noUser(name)
 	}
-	return b.changeAccess(ctx, catalog.DropUser{Name: name})
+	if err := b.changeAccess(ctx, catalog.DropUser{Name: name}); err != nil {
+		return err
+	}
+	b.orphan(name)
+	return nil
 }

@@ -49,7 +49,7 @@ func AppendMarks(b []byte, marks []Mark) []byte {
 
 // ReadMarks decodes what AppendMarks wrote.
 func ReadMarks(b []byte) ([]Mark, error) {
-	rd, err := reader(b)
+	rd, _, err := reader(b, Version)
 	if err != nil {
 		return nil, err
 	}

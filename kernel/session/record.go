@@ -13,8 +13,12 @@ import (
 	"github.com/trivium-mq/trivium/metasvc/codec"
 )
 
-// Version is the first byte of every record.
+// Version is the first byte of a subscription's record, and of those of
+// sessions without an owner.
 const Version = 1
+
+// versionOwned is the first byte of the record of a session with an owner.
+const versionOwned = 2
 
 // ErrVersion matches the error of a record of a version not known here.
 var ErrVersion = errors.New("session: unknown version")
@@ -67,27 +71,38 @@ func ParseSubscriptionKey(key []byte) (tenant, client, filter string, err error)
 type Record struct {
 	Expiry    time.Duration // after its connection has ended; kernel.SessionForever = never
 	ExpiresAt time.Time     // set once it has been away for a while, else zero
+	Owner     string        // the user it belongs to; "" = of a record of version 1
 }
 
 // Append appends the encoding of r.
 func (r Record) Append(b []byte) []byte {
-	b = codec.AppendInt(append(b, Version), int64(r.Expiry))
+	version := byte(Version)
+	if r.Owner != "" {
+		version = versionOwned
+	}
+	b = codec.AppendInt(append(b, version), int64(r.Expiry))
 	var at int64
 	if !r.ExpiresAt.IsZero() {
 		at = r.ExpiresAt.UnixMilli()
 	}
-	return codec.AppendInt(b, at)
+	if b = codec.AppendInt(b, at); r.Owner != "" {
+		b = codec.AppendString(b, r.Owner)
+	}
+	return b
 }
 
 // ReadRecord decodes what Append wrote.
 func ReadRecord(b []byte) (Record, error) {
-	rd, err := reader(b)
+	rd, version, err := reader(b, versionOwned)
 	if err != nil {
 		return Record{}, err
 	}
 	r := Record{Expiry: time.Duration(rd.Int())}
 	if at := rd.Int(); at != 0 {
 		r.ExpiresAt = time.UnixMilli(at)
+	}
+	if version >= versionOwned {
+		r.Owner = rd.String()
 	}
 	if err := rd.Done(); err != nil {
 		return Record{}, fmt.Errorf("session record: %w", err)
@@ -111,7 +126,7 @@ func (s Subscription) Append(b []byte) []byte {
 
 // ReadSubscription decodes what Append wrote.
 func ReadSubscription(filter string, b []byte) (Subscription, error) {
-	rd, err := reader(b)
+	rd, _, err := reader(b, Version)
 	if err != nil {
 		return Subscription{}, err
 	}
@@ -124,10 +139,12 @@ func ReadSubscription(filter string, b []byte) (Subscription, error) {
 	return s, nil
 }
 
-func reader(b []byte) (*codec.Reader, error) {
-	r := &codec.Reader{B: b}
-	if v := r.Byte(); r.Err() == nil && v != Version {
-		return nil, fmt.Errorf("%w %d", ErrVersion, v)
+// reader reads the version, which is at most newest.
+func reader(b []byte, newest byte) (r *codec.Reader, version byte, err error) {
+	r = &codec.Reader{B: b}
+	version = r.Byte()
+	if r.Err() == nil && (version < Version || version > newest) {
+		return nil, 0, fmt.Errorf("%w %d", ErrVersion, version)
 	}
-	return r, nil
+	return r, version, nil
 }

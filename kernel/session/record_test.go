@@ -13,6 +13,7 @@ func TestRecord(t *testing.T) {
 	for _, want := range []Record{
 		{},
 		{Expiry: time.Hour},
+		{Expiry: time.Hour, Owner: "u"},
 		{Expiry: kernel.SessionForever, ExpiresAt: time.UnixMilli(1_800_000_000_123)},
 	} {
 		got, err := ReadRecord(want.Append(nil))
@@ -29,7 +30,7 @@ func TestRecord(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	b := Record{Expiry: 1}.Append(nil)
-	b[0] = Version + 1
+	b[0] = versionOwned + 1
 	if _, err := ReadRecord(b); !errors.Is(err, ErrVersion) {
 		t.Errorf("wrong version: %v", err)
 	}

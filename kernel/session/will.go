@@ -59,7 +59,7 @@ func (w Will) Append(b []byte) []byte {
 
 // ReadWill decodes what Append wrote.
 func ReadWill(b []byte) (w Will, err error) {
-	rd, err := reader(b)
+	rd, _, err := reader(b, Version)
 	if err != nil {
 		return w, err
 	}

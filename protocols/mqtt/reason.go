@@ -36,11 +36,11 @@ func subscribeReason(err error) wire.Code {
 // connectReason is reasonOf for CONNACK.
 func connectReason(err error) wire.Code {
 	switch kernel.CodeOf(err) {
-	case kernel.CodeAccessRefused, kernel.CodeLocked, kernel.CodeNotAllowed:
+	case kernel.CodeAccessRefused, kernel.CodeNotAllowed:
 		return wire.NotAuthorized
 	case kernel.CodeNotFound: // the tenant; RabbitMQ says so too
 		return wire.BadCredentials
-	case kernel.CodeInvalidName:
+	case kernel.CodeInvalidName, kernel.CodeLocked: // it is another user's
 		return wire.ClientIDNotValid
 	case kernel.CodeLimit, kernel.CodePressure:
 		return wire.QuotaExceeded
