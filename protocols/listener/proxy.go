@@ -70,10 +70,18 @@ func (p *Proxy) read(c *conn) error {
 	if err != nil {
 		return err
 	}
+	if from.Addr().IsLoopback() && !isLoopback(c.TCPConn.RemoteAddr()) {
+		return nil // it is the proxy's loopback, not ours, where more is allowed
+	}
 	if from.IsValid() {
 		c.remote, c.local = net.TCPAddrFromAddrPort(from), net.TCPAddrFromAddrPort(to)
 	}
 	return nil
+}
+
+func isLoopback(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
 }
 
 func (p *Proxy) trusts(addr net.Addr) bool {

@@ -114,6 +114,61 @@ func TestProxyFromElsewhere(t *testing.T) {
 	}
 }
 
+// outside is a net.Listener's address of this machine that is no loopback.
+func outside(t *testing.T) string {
+	t.Helper()
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range addrs {
+		if n, ok := a.(*net.IPNet); ok && n.IP.To4() != nil && !n.IP.IsLoopback() {
+			return n.IP.String()
+		}
+	}
+	t.Skip("this machine has the loopback only")
+	return ""
+}
+
+// TestProxyClaimsLoopback: a header of a proxy elsewhere that names a loopback
+// address does not make its connection one of ours: it stays the proxy's.
+func TestProxyClaimsLoopback(t *testing.T) {
+	ip := outside(t)
+	l, err := Listen("0.0.0.0:0", Options{Proxy: &Proxy{Trusted: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	mapped := append(append(net.ParseIP("::ffff:127.0.0.1"), net.ParseIP("::1")...), 0, 1, 0, 2)
+	for host, headers := range map[string]map[string]string{
+		ip: {
+			"PROXY TCP4 127.0.0.1 127.0.0.1 1 2\r\n": ip, "PROXY TCP6 ::1 ::1 1 2\r\n": ip, v2(0x21, 0x21, mapped): ip,
+			"PROXY TCP4 192.0.2.7 127.0.0.1 1 2\r\n": "192.0.2.7",
+		},
+		"127.0.0.1": {"PROXY TCP4 127.0.0.2 127.0.0.1 1 2\r\n": "127.0.0.2"},
+	} {
+		for header, want := range headers {
+			c, err := net.Dial("tcp4", net.JoinHostPort(host, port))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.WriteString(c, header); err != nil {
+				t.Fatal(err)
+			}
+			nc, err := l.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, _, _ := net.SplitHostPort(nc.RemoteAddr().String()); got != want {
+				t.Errorf("%q to %s: from %s, want %s", header, host, got, want)
+			}
+			_ = nc.Close()
+			_ = c.Close()
+		}
+	}
+}
+
 // FuzzProxy: no input makes the parser fail otherwise than with an error, take
 // more than it may, or take bytes behind the header.
 func FuzzProxy(f *testing.F) {
