@@ -20,6 +20,7 @@ type conn struct {
 	remote, local net.Addr // as a PROXY header says; nil = the socket's
 	head          []byte   // read ahead when there might have been a PROXY header
 	secure        bool
+	named         bool // see Rebindable
 	user          string
 	client        netip.Addr
 
@@ -106,6 +107,15 @@ func socketOf(nc net.Conn) *conn {
 func Secure(nc net.Conn) bool {
 	c := socketOf(nc)
 	return c != nil && c.secure
+}
+
+// Rebindable reports whether nc, from a Listener, was opened by a web page by a host
+// name that may have been pointed here by its owner: that it comes from the
+// loopback says nothing about who asks for it. The page knows no password, so one
+// who shows it is who he says.
+func Rebindable(nc net.Conn) bool {
+	c := socketOf(nc)
+	return c != nil && c.named
 }
 
 // PeerUser returns the name in the client's certificate, as TLSOptions.PeerName

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -84,6 +85,9 @@ func (w *WebSocket) upgrade(nc net.Conn) (net.Conn, error) {
 		limit = DefaultMaxMessage
 	}
 	ws.SetReadLimit(limit)
+	if s := socketOf(nc); s != nil {
+		s.named = w.rebound(req)
+	}
 	return newWebConn(nc, below, ws), nil
 }
 
@@ -103,6 +107,21 @@ func (w *WebSocket) allows(r *http.Request) bool {
 	}
 	host := (&url.URL{Host: r.Host}).Hostname()
 	return host != "" && strings.EqualFold(u.Hostname(), host)
+}
+
+// rebound says that a page connects to its own host, whose name is neither this
+// machine's nor known here: it may have been pointed at us to get past allows (DNS
+// rebinding).
+func (w *WebSocket) rebound(r *http.Request) bool {
+	origin := r.Header.Get("Origin")
+	if origin == "" || slices.ContainsFunc(w.Origins, func(o string) bool {
+		return o == "*" || strings.EqualFold(strings.TrimSuffix(o, "/"), origin)
+	}) {
+		return false
+	}
+	host := (&url.URL{Host: r.Host}).Hostname()
+	_, err := netip.ParseAddr(host)
+	return err != nil && !strings.EqualFold(host, "localhost")
 }
 
 // response answers one request on a connection that is then closed or upgraded.

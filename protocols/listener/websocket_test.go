@@ -76,6 +76,34 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
+// TestRebinding: a page whose host's name its owner has pointed at us is known as
+// such; literal addresses, localhost, configured origins and other clients are not.
+func TestRebinding(t *testing.T) {
+	l := web(t, WebSocket{Origins: []string{"https://app.example.com"}})
+	for _, test := range []struct {
+		host, origin string
+		want         bool
+	}{
+		{"evil.example:8083", "http://evil.example:8083", true},
+		{"localhost:8083", "http://localhost:8080", false},
+		{"127.0.0.1:8083", "http://127.0.0.1", false},
+		{"[::1]:8083", "http://[::1]", false},
+		{"app.example.com", "https://app.example.com", false},
+		{"broker.example", "", false},
+	} {
+		header := http.Header{"Host": {test.host}}
+		if test.origin != "" {
+			header.Set("Origin", test.origin)
+		}
+		server, _, status := upgrade(t, l, "/mqtt", header, "mqtt")
+		if status != http.StatusSwitchingProtocols {
+			t.Errorf("%s: status %d", test.host, status)
+		} else if got := Rebindable(server); got != test.want {
+			t.Errorf("%s from %q: %v", test.host, test.origin, got)
+		}
+	}
+}
+
 // TestNotHTTP: who speaks something else, or too much, is not answered for long.
 func TestNotHTTP(t *testing.T) {
 	for name, first := range map[string]string{

@@ -31,6 +31,8 @@ func (c *conn) login(req *wire.ConnectRequest) (err error) {
 		c.identity, err = c.server.node.Admit("", certified, remote)
 	case given:
 		c.identity, err = c.server.node.Authenticate(c.ctx, "", req.User, string(req.Password), remote)
+	case listener.Rebindable(c.net):
+		err = kernel.Errorf(kernel.CodeAccessRefused, "user", "", "credentials are required: the host name is not in mqtt.ws_origins")
 	default:
 		c.identity, err = c.server.node.Anonymous(kernel.DefaultTenant, remote)
 	}
