@@ -97,7 +97,7 @@ func (s *sleepers) got() int {
 // everything arrives once they read.
 func TestStalledConsumersOfLargeMessages(t *testing.T) {
 	const clients, messages, size, bound = 150, 160, 8 << 20, 1 << 30
-	b := harness.Start(t)
+	b := harness.Start(t, "--memory-limit", "1GiB") // an 8th of it is for what waits for AMQP clients
 	_, ch := b.DialAMQP(t)
 	harness.Declare(t, ch, "large")
 	harness.Declare(t, ch, "small")
