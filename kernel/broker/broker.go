@@ -35,6 +35,7 @@ type Broker struct {
 	tenants  tenants
 	access   *access
 	alarms   *alarms
+	damages  damages
 	watcher  sync.WaitGroup // of watchAccess, watchAlarms
 	retained *retained
 	numbers  atomic.Int64 // of all sessions, in use

@@ -35,5 +35,11 @@ func (p *Partition) Read(offset int64, maxBytes int, dst []byte) ([]byte, error)
 	if err := p.allowed(); err != nil {
 		return dst, err
 	}
-	return p.Partition.Read(offset, maxBytes, dst)
+	dst, err := p.Partition.Read(offset, maxBytes, dst)
+	if err != nil && kernel.CodeOf(err) == kernel.CodeCorrupt {
+		if last, ok := p.Damaged(offset); ok {
+			p.conn.b.damages.met(&p.conn.b.log, p.topic.Name, p.Index(), offset, last)
+		}
+	}
+	return dst, err
 }

@@ -26,6 +26,19 @@ func (p *Partition) Read(offset int64, maxBytes int, dst []byte) ([]byte, error)
 	return dst, p.translate(err)
 }
 
+// Index returns the partition's number in its topic.
+func (p *Partition) Index() int32 { return p.p.index }
+
+// Damaged returns the last offset of the damaged range that a Read at offset has met;
+// ok is false if there is none (any more).
+func (p *Partition) Damaged(offset int64) (last int64, ok bool) {
+	_, err := p.p.log.Read(offset, 1, nil)
+	if err == nil {
+		return 0, false
+	}
+	return badEnd(err, offset)
+}
+
 // translate makes a kernel error of one of the log.
 func (p *Partition) translate(err error) error {
 	if err == nil {
