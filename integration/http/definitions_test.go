@@ -69,6 +69,18 @@ func TestImportIsAllOrNothing(t *testing.T) {
 	g := guest(shared)
 	for name, bad := range map[string]string{
 		"parameters":     `{"vhosts":[{"name":"half"}],"parameters":[{"vhost":"half","component":"shovel","name":"s","value":{}}]}`,
+		"section":        `{"vhosts":[{"name":"half"}],"shovels":[1]}`,
+		"no user":        `{"vhosts":[{"name":"half"}],"permissions":[{"user":"nosuch","vhost":"half","configure":"","write":"","read":""}]}`,
+		"pattern":        `{"vhosts":[{"name":"half"}],"permissions":[{"user":"guest","vhost":"half","configure":"(","write":"","read":""}]}`,
+		"queue name":     `{"vhosts":[{"name":"half"}],"queues":[{"name":"amq.x","vhost":"half","durable":true}]}`,
+		"no queue name":  `{"vhosts":[{"name":"half"}],"queues":[{"name":"","vhost":"half","durable":true}]}`,
+		"exchange type":  `{"vhosts":[{"name":"half"}],"exchanges":[{"name":"x","vhost":"half","type":"none"}]}`,
+		"no vhost":       `{"vhosts":[{"name":"half"}],"queues":[{"name":"q","vhost":"nosuch","durable":true}]}`,
+		"policy's vhost": `{"vhosts":[{"name":"half"}],"policies":[{"vhost":"nosuch","name":"p","pattern":"a","definition":{"max-length":1}}]}`,
+		"no queue":       `{"vhosts":[{"name":"half"}],"bindings":[{"source":"amq.topic","vhost":"half","destination":"q","destination_type":"queue","routing_key":"","arguments":{}}]}`,
+		"no exchange":    `{"vhosts":[{"name":"half"}],"queues":[{"name":"q","vhost":"half","durable":true}],"bindings":[{"source":"x","vhost":"half","destination":"q","destination_type":"queue","routing_key":"","arguments":{}}]}`,
+		"password hash":  `{"vhosts":[{"name":"half"}],"users":[{"name":"u","tags":"","password_hash":"x","hashing_algorithm":"rabbit_password_hashing_sha256"}]}`,
+		"no password":    `{"vhosts":[{"name":"half"}],"users":[{"name":"u","tags":"","password":""}]}`,
 		"argument":       `{"vhosts":[{"name":"half"}],"queues":[{"name":"q","vhost":"half","durable":true,"arguments":{"x-no-such":1}}]}`,
 		"user limits":    `{"vhosts":[{"name":"half"}],"users":[{"name":"u","tags":"","limits":{"max-channels":1}}]}`,
 		"not an object":  `["half"]`,

@@ -44,7 +44,7 @@ var digests = map[kernel.HashAlgorithm]func() hash.Hash{
 // HashPassword makes the hash that is stored for a password. CodeInvalid for one
 // that is empty or too long.
 func HashPassword(password string) (kernel.PasswordHash, error) {
-	if err := checkPassword(password); err != nil {
+	if err := FitPassword(password); err != nil {
 		return kernel.PasswordHash{}, err
 	}
 	text, err := bcrypt.GenerateFromPassword(forBcrypt(password), bcryptCost)
@@ -63,7 +63,8 @@ func SaltedHash(password string) kernel.PasswordHash {
 	return kernel.PasswordHash{Algorithm: kernel.HashSHA256, Hash: string(salt[:]) + string(sum[:])}
 }
 
-func checkPassword(password string) error {
+// FitPassword is CodeInvalid for a password that is empty or too long.
+func FitPassword(password string) error {
 	switch {
 	case password == "":
 		return kernel.Errorf(kernel.CodeInvalid, "user", "", "the password is empty")

@@ -63,6 +63,13 @@ func Predeclared(exchange string) bool {
 	return ok || exchange == kernel.ExchangeDefault
 }
 
+// PredeclaredType is the type of an exchange that every tenant has from the
+// start, but for the default one.
+func PredeclaredType(exchange string) (kernel.ExchangeType, bool) {
+	kind, ok := predeclared[exchange]
+	return kind, ok
+}
+
 // Topic returns a topic by name.
 func (t *Table) Topic(kind kernel.TopicKind, name string) (*Topic, bool) {
 	if kind == kernel.Plain {

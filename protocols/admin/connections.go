@@ -137,6 +137,9 @@ func deleteConnection(c *call) error {
 
 // deleteUserConnections is DELETE /api/connections/username/{user}.
 func deleteUserConnections(c *call) error {
+	if !c.is(administrator) && c.args[0] != c.user.Name { // whether or not he sees any
+		return unauthorised("User not authorised to access object")
+	}
 	for _, x := range c.connections() {
 		if x.Identity.User != c.args[0] {
 			continue

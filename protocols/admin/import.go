@@ -146,7 +146,10 @@ func (i *importer) prepare() error {
 	if err := i.preparePolicies(); err != nil {
 		return err
 	}
-	return i.prepareTopology()
+	if err := i.prepareTopology(); err != nil {
+		return err
+	}
+	return i.checkEnds()
 }
 
 func (i *importer) prepareTopology() error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/kernel/broker"
@@ -190,11 +191,17 @@ func (i *importer) preparePolicies() error {
 			return err
 		}
 	}
+	var others []string
+	for _, p := range i.d.Parameters {
+		if p.Component != operatorPolicies && len(others) < 20 {
+			others = append(others, fmt.Sprintf("%.60s of component %.60s", p.Name, p.Component))
+		}
+	}
+	if len(others) > 0 {
+		return badRequest("parameters are not supported: " + strings.Join(others, ", "))
+	}
 	for n := range i.d.Parameters {
 		p := &i.d.Parameters[n]
-		if p.Component != operatorPolicies {
-			return badRequest(fmt.Sprintf("parameters are not supported: %v of component %v", p.Name, p.Component))
-		}
 		if err := add(p.VHost, true, p.Name, &p.Value); err != nil {
 			return err
 		}
