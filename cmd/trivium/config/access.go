@@ -3,6 +3,8 @@ package config
 import (
 	"time"
 
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/auth"
 	"github.com/trivium-mq/trivium/kernel/broker"
 )
 
@@ -56,6 +58,11 @@ func (c *Config) checkAccess(p *problems) {
 		p.add("admin.user", "empty, but there is a password")
 	case a.User != "" && a.Password+a.PasswordHash == "":
 		p.add("admin.user", "needs admin.password or admin.password_hash")
+	}
+	if a.PasswordHash != "" {
+		if _, err := auth.ParseHash(a.PasswordHash, kernel.HashNone); err != nil {
+			p.add("admin.password_hash", "it is no hash: see trivium hash-password")
+		}
 	}
 	if c.Access.AnonymousUser != "" && !c.Access.Anonymous {
 		p.add("access.anonymous_user", "has no effect without access.anonymous")
