@@ -126,17 +126,30 @@ func (r *recovery) repair() error {
 	return errors.Join(err, r.clean())
 }
 
-// run mends what there is in r.work.
+// run mends what there is in r.work. The checkpoints are read before the log: what
+// of it is of use depends on them.
 func (r *recovery) run() error {
 	if err := r.identity(); err != nil {
 		return err
 	}
-	if err := r.log(); err != nil {
+	meta, err := r.catalog()
+	if err != nil {
 		return err
 	}
-	names, err := r.catalog()
+	dir := path.Join(r.work, placementDir)
+	in, err := placement.Inspect(r.fs, dir, path.Join(r.dir, placementDir, "segments"))
+	if err != nil {
+		return err
+	}
+	if err := r.log(map[uint32]uint64{metasvc.CatalogGroup: meta.index, durablePlacement: in.Index}); err != nil {
+		return err
+	}
+	err = r.join(metasvc.CatalogGroup, meta.index, path.Join(r.work, catalogDir), meta.aside)
 	if err == nil {
-		err = r.messages(names)
+		err = r.join(durablePlacement, in.Index, dir, in.Aside)
+	}
+	if err == nil {
+		err = r.segments(in.Segments, meta.state)
 	}
 	return errors.Join(err, r.wal.Close())
 }
@@ -161,8 +174,9 @@ func (r *recovery) identity() error {
 	return writeNodeFile(r.fs, r.dir, n)
 }
 
-// log cuts the write-ahead log at the first damage.
-func (r *recovery) log() (err error) {
+// log makes of a damaged write-ahead log one of what goes on from the checkpoints,
+// whose indexes are in base.
+func (r *recovery) log(base map[uint32]uint64) (err error) {
 	dir := path.Join(r.work, walDir)
 	opts := wal.Options{FileSize: logUnit(r.fs, r.dir)}
 	if r.wal, err = wal.Open(r.fs, dir, wal.Options{FileSize: opts.FileSize, MustExist: true}); err == nil {
@@ -172,15 +186,13 @@ func (r *recovery) log() (err error) {
 	case errors.Is(err, wal.ErrMissing):
 		r.found(dir, "there is no write-ahead log", "everything since the last checkpoints")
 	case errors.Is(err, wal.ErrCorrupt):
-		loss, serr := wal.Salvage(r.fs, dir, opts)
+		loss, serr := wal.Salvage(r.fs, dir, base, opts)
 		if serr != nil {
 			return serr
 		}
 		var lost []string
 		for _, g := range loss.Groups {
-			if g.Seen > g.Last {
-				lost = append(lost, fmt.Sprintf("%s: entries %d to %d of the log", groupNames[g.Group], g.Last+1, g.Seen))
-			}
+			lost = append(lost, fmt.Sprintf("%s: entries %d to %d of the log", groupNames[g.Group], g.Last+1, g.Seen))
 		}
 		if len(lost) == 0 {
 			lost = append(lost, "what was in the damaged place, if anything")
@@ -196,27 +208,34 @@ func (r *recovery) log() (err error) {
 // groupNames says what the Raft groups are.
 var groupNames = map[uint32]string{metasvc.CatalogGroup: "catalog (topics, queues, bindings, users)", durablePlacement: "messages and sessions"}
 
-// catalog looks at the checkpoints of the metadata, and returns the topics' names.
-func (r *recovery) catalog() (*catalog.State, error) {
-	dir := path.Join(r.work, catalogDir)
-	store, err := checkpoint.Open(r.fs, dir)
+// metadata is what the checkpoints of the catalog have.
+type metadata struct {
+	state *catalog.State
+	index uint64  // 0 = there is no whole one
+	aside []error // damaged ones, which were set aside
+}
+
+// catalog reads the checkpoints of the metadata.
+func (r *recovery) catalog() (metadata, error) {
+	out := metadata{state: &catalog.State{}}
+	store, err := checkpoint.Open(r.fs, path.Join(r.work, catalogDir))
 	if err != nil {
-		return nil, err
+		return out, err
 	}
-	state, index := &catalog.State{}, uint64(0)
 	meta, payload, err := store.Latest()
 	switch {
 	case errors.Is(err, checkpoint.ErrNone) || errors.Is(err, checkpoint.ErrCorrupt):
 	case err != nil:
-		return nil, err
+		return out, err
 	default:
-		index = meta.Index
-		state, err = catalog.Read(payload)
+		out.index = meta.Index
+		out.state, err = catalog.Read(payload)
 		if err = errors.Join(err, payload.Close()); err != nil {
-			return nil, err
+			return out, err
 		}
 	}
-	return state, r.join(metasvc.CatalogGroup, index, dir, store.Damage())
+	out.aside = store.Damage()
+	return out, nil
 }
 
 // join looks whether the log of a group goes on from its checkpoint, and makes
@@ -293,17 +312,9 @@ func (r *recovery) takeOut(dir string) error {
 	return errors.Join(err, r.fs.SyncDir(dir), r.fs.SyncDir(to))
 }
 
-// messages looks at checkpoints, keyed files and segments.
-func (r *recovery) messages(names *catalog.State) error {
-	dir := path.Join(r.work, placementDir)
-	in, err := placement.Inspect(r.fs, dir, path.Join(r.dir, placementDir, "segments"))
-	if err != nil {
-		return err
-	}
-	if err := r.join(durablePlacement, in.Index, dir, in.Aside); err != nil {
-		return err
-	}
-	for _, s := range in.Segments {
+// segments tells what damaged segments cost, and takes out what is of no use.
+func (r *recovery) segments(bad []placement.BadSegment, names *catalog.State) error {
+	for _, s := range bad {
 		var lost []string
 		for _, l := range s.Lost {
 			name := l.Topic.String()

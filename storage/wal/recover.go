@@ -112,7 +112,7 @@ func (w *WAL) begin() error {
 	if err != nil {
 		return err
 	}
-	f, err := createFile(w.fs, w.dir, 1, w.opts.FileSize, salt)
+	f, err := createFile(w.fs, w.dir, max(1, w.opts.firstSeq), w.opts.FileSize, salt)
 	if err != nil {
 		return err
 	}

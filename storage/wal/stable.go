@@ -39,9 +39,14 @@ func (g *Group) Set(key, value []byte) error {
 		}
 	}
 	g.mu.Unlock()
+	return g.setPairs(appendPair(data, string(key), value))
+}
+
+// setPairs stores encoded pairs with one frame.
+func (g *Group) setPairs(data []byte) error {
 	r := newRequest(g, kindStable)
 	defer r.free()
-	r.data = appendPair(data, string(key), value)
+	r.data = data
 	return g.w.submit(r)
 }
 

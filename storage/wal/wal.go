@@ -86,6 +86,9 @@ type Options struct {
 	// OnFailure is called once, with the error that makes the log fail, before
 	// the append that met it returns.
 	OnFailure func(error)
+
+	// firstSeq is the number of the first file of a new log; default 1.
+	firstSeq uint64
 }
 
 const (
