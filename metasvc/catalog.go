@@ -236,9 +236,20 @@ func (c *Catalog) fail(err error) {
 	}
 }
 
-// Close stops the catalog and waits for everything it started.
+// Close stops the catalog, with a checkpoint if there is something new, and waits
+// for everything it started. The checkpoint has a small catalog in a second place
+// beside the log.
 func (c *Catalog) Close() error {
 	err := c.group.Close()
+	if errors.Is(err, raftgroup.ErrClosed) {
+		return err
+	}
+	c.mu.Lock()
+	failed := c.failed
+	c.mu.Unlock()
+	if failed == nil && err == nil {
+		c.due <- c.view.Load()
+	}
 	close(c.due) // Apply, which sends, runs no more
 	<-c.done
 	return err
@@ -306,7 +317,7 @@ func (c *Catalog) checkpoints() {
 }
 
 func (c *Catalog) checkpoint(v *view) error {
-	if v.index == 0 {
+	if list := c.store.List(); v.index == 0 || len(list) > 0 && v.index <= list[0].Index {
 		return nil
 	}
 	meta, err := c.group.CheckpointMeta(v.index)

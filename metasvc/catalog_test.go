@@ -108,7 +108,7 @@ func TestCheckpoint(t *testing.T) {
 	stop()
 	c, stop = open(t, fs)
 	defer stop()
-	if len(c.store.List()) != 1 {
+	if len(c.store.List()) != 2 { // one more when it was closed
 		t.Errorf("checkpoints %v", c.store.List())
 	}
 	n := 0
@@ -118,6 +118,27 @@ func TestCheckpoint(t *testing.T) {
 	}
 	if res, err := c.Do(soon(t), catalog.TakeProducers{Count: 5}); err != nil || res.Producers != 5 {
 		t.Errorf("%+v, %v", res, err)
+	}
+}
+
+// TestCheckpointAtClose checks that a small catalog has a checkpoint after a clean
+// stop, and that without news there is no other one.
+func TestCheckpointAtClose(t *testing.T) {
+	fs := vfs.NewMem()
+	c, stop := open(t, fs)
+	if _, err := c.Do(soon(t), exchange(1)); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	for range 2 {
+		c, stop = open(t, fs)
+		if n := len(c.store.List()); n != 1 {
+			t.Errorf("%d checkpoints", n)
+		}
+		if _, ok := c.State().Exchange("/", "x1"); !ok {
+			t.Error("the exchange is gone")
+		}
+		stop()
 	}
 }
 

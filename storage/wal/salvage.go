@@ -256,7 +256,7 @@ func (r *remains) truncate(index uint64) {
 	r.next = index
 }
 
-// usable returns the entries first..next-1 that go on from a checkpoint without
+// usable returns the entries first..next-1 that go on from a checkpoint, or up to it, without
 // a gap; first == next: there are none.
 func (r *remains) usable(base uint64) (first, next uint64) {
 	has := func(i uint64) bool {
@@ -267,7 +267,7 @@ func (r *remains) usable(base uint64) (first, next uint64) {
 	for has(next) {
 		next++
 	}
-	for first < next && has(first-1) {
+	for has(first - 1) {
 		first--
 	}
 	return first, next
