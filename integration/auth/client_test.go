@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net"
 	"net/url"
-	"sync"
 	"testing"
 
 	"github.com/eclipse/paho.golang/paho"
@@ -18,7 +17,6 @@ import (
 type clients struct {
 	n    *node
 	t    testing.TB
-	mu   sync.Mutex
 	amqp map[string]*amqp.Connection
 	kfk  map[string]*kgo.Client
 }

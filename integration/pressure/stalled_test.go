@@ -23,8 +23,9 @@ type valve struct {
 
 func (v valve) Read(b []byte) (int, error) {
 	v.open.RLock()
-	v.open.RUnlock() //nolint:staticcheck // a gate and no critical section
-	return v.Conn.Read(b)
+	conn := v.Conn // the gate is open
+	v.open.RUnlock()
+	return conn.Read(b)
 }
 
 // sleepers are consumers of one queue that stop to read all at once.

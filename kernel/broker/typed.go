@@ -20,13 +20,6 @@ type Tables interface {
 	WithoutKeys(table []byte) []byte
 }
 
-// noTables is Tables of a broker whose front-ends store none.
-type noTables struct{}
-
-func (noTables) Fields([]byte) kernel.Fields     { return nil }
-func (noTables) Keys([]byte) []string            { return nil }
-func (noTables) WithoutKeys(table []byte) []byte { return table }
-
 // deadFields are the headers of a dead letter: those of its table, and what the
 // broker says of its first and its last death.
 type deadFields struct {

@@ -121,13 +121,7 @@ func (s *sender) packet(p []byte) {
 	s.unlock()
 }
 
-// ack appends an acknowledgement.
-func (s *sender) ack(pt byte, id uint16, code wire.Code) {
-	s.mu.Lock()
-	s.ackLocked(pt, id, code)
-	s.unlock()
-}
-
+// ackLocked appends an acknowledgement.
 func (s *sender) ackLocked(pt byte, id uint16, code wire.Code) {
 	if s.closed {
 		return
