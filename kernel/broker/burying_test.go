@@ -162,3 +162,25 @@ func TestDeadLettersTakeUpRoom(t *testing.T) {
 		})
 	}
 }
+
+// TestDeadLetterWithoutTables: a broker whose front-ends know no typed tables
+// leaves those it meets as they are.
+func TestDeadLetterWithoutTables(t *testing.T) {
+	b := open(t, t.TempDir())
+	c := connect(t, b)
+	declare(t, c, QueueSpec{Name: "dead", Durable: true})
+	declare(t, c, QueueSpec{
+		Name: "q", Durable: true,
+		Arguments: []kernel.Argument{text("x-dead-letter-exchange", ""), text("x-dead-letter-routing-key", "dead")},
+	})
+	p := publisher(t, c)
+	p.next++
+	r := &kernel.Record{Value: []byte("v"), Headers: []kernel.Header{{Key: kernel.HeaderTable, Value: []byte{1, 2, 3}}}}
+	if _, err := p.p.ToExchange("", "q", r, kernel.PublishOptions{}, p.next); err != nil {
+		t.Fatal(err)
+	}
+	m, in := consume(t, c, "q", kernel.MemberOptions{}, 1)
+	in.wait(t, 1)
+	m.Settle(kernel.Refuse, 0, 0, 0)
+	becomes(t, c, "dead", 1, 0)
+}

@@ -53,6 +53,9 @@ func Open(cfg Config) (*Broker, error) {
 	if b.now == nil {
 		b.now = time.Now
 	}
+	if b.tables == nil {
+		b.tables = noTables{}
+	}
 	if cfg.Settings != nil {
 		b.settings = *cfg.Settings
 	}

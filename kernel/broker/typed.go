@@ -20,6 +20,14 @@ type Tables interface {
 	WithoutKeys(table []byte) []byte
 }
 
+// noTables is Tables of a broker whose front-ends store none: what it finds in the
+// log it leaves alone.
+type noTables struct{}
+
+func (noTables) Fields([]byte) kernel.Fields     { return nil }
+func (noTables) Keys([]byte) []string            { return nil }
+func (noTables) WithoutKeys(table []byte) []byte { return table }
+
 // deadFields are the headers of a dead letter: those of its table, and what the
 // broker says of its first and its last death.
 type deadFields struct {
