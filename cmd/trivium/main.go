@@ -57,7 +57,7 @@ func root() *cobra.Command {
 		SilenceErrors: true,
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	cmd.AddCommand(serveCommand(), configCommand(), benchCommand(), hashCommand())
+	cmd.AddCommand(serveCommand(), configCommand(), benchCommand(), hashCommand(), recoverCommand(os.Stdout))
 	cmd.AddCommand(cli.Commands(os.Stdin, os.Stdout)...)
 	return cmd
 }
