@@ -1,6 +1,8 @@
 package amqp
 
 import (
+	"bytes"
+
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/protocols/amqp/wire"
 )
@@ -14,12 +16,9 @@ const (
 	ownSize = 1 + len(headerDeliveries) + 1 + 8 + 1 + len(headerCut) + 1 + 1 + 1 + len(headerTombstone) + 1 + 1
 )
 
-// notCounted is in place of that number in other queues.
-const notCounted = int32(-1)
-
 // finish makes of what read left what this consumer gets.
 func (e *encoder) finish(k *consumer, d *kernel.Delivery) {
-	failed := notCounted
+	failed := int32(0)
 	if k.m.Type() == kernel.Quorum {
 		failed = d.Failed
 		e.count(&e.props, failed)
@@ -27,14 +26,19 @@ func (e *encoder) finish(k *consumer, d *kernel.Delivery) {
 	e.fit(&e.props, k.ch.c, !e.hasExchange, failed)
 }
 
-// count adds how often a message came back, in place of what its publisher may
-// have called so.
+// count adds how often a message came back, if it did, in place of what its
+// publisher may have called so.
 func (e *encoder) count(p *wire.Properties, failed int32) {
+	if failed == 0 && (p.Flags&wire.HasHeaders == 0 || !bytes.Contains(p.Headers, []byte(headerDeliveries))) {
+		return
+	}
 	if e.hasExact {
 		e.table = append(e.table[:0], e.exact...)
 	}
 	e.table = keepFields(e.table, func(name, _ []byte) bool { return string(name) != headerDeliveries })
-	e.table = wire.AppendLongField(e.table, headerDeliveries, int64(failed))
+	if failed > 0 {
+		e.table = wire.AppendLongField(e.table, headerDeliveries, int64(failed))
+	}
 	p.Flags |= wire.HasHeaders
 	p.Headers = e.table
 }
@@ -58,7 +62,7 @@ func (e *encoder) fit(p *wire.Properties, c *conn, foreign bool, failed int32) {
 	if foreign && e.tombstone {
 		e.table = wire.AppendBoolField(e.table, headerTombstone, true)
 	}
-	if failed != notCounted {
+	if failed > 0 {
 		e.table = wire.AppendLongField(e.table, headerDeliveries, int64(failed))
 	}
 	e.table = wire.AppendBoolField(e.table, headerCut, true)

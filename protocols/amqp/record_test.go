@@ -236,17 +236,17 @@ func TestExpirationLimits(t *testing.T) {
 	}
 }
 
-// TestDeliveryCount: what comes from a quorum queue says how often it came back,
-// from 0 on, whatever its publisher says.
+// TestDeliveryCount: what comes from a quorum queue says how often it came back, if
+// it did, whatever its publisher says.
 func TestDeliveryCount(t *testing.T) {
 	c := benchConn(&loop{})
 	h := wire.AppendLongField(nil, headerDeliveries, 77)
 	_, names := delivered(t, c, &kernel.Record{Headers: []kernel.Header{
 		{Key: kernel.HeaderExchange, Value: []byte{}}, {Key: kernel.HeaderTable, Value: h},
 		{Key: kernel.HeaderContentType, Value: []byte("text/plain")},
-	}}, 0)
+	}}, 3)
 	w := wire.WalkTable(c.enc.props.Headers)
-	if names != headerDeliveries || !w.Next() || len(w.Value) != 8 || w.Value[7] != 0 {
+	if names != headerDeliveries || !w.Next() || len(w.Value) != 8 || w.Value[7] != 3 {
 		t.Errorf("headers %q, %v", names, w.Value)
 	}
 }
