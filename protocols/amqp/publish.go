@@ -19,13 +19,15 @@ func (ch *channel) publish(pub publisher, confirms *confirms, m *wire.BasicPubli
 		seq = confirms.begin()
 	}
 	opt := kernel.PublishOptions{Mandatory: m.Mandatory, Keys: rec.keys, Fields: rec}
-	send := pub.ToExchange
+	var matched int
+	var err error
 	if rec.retain {
-		send = pub.RetainAt
+		matched, err = pub.RetainAt(m.Exchange, m.RoutingKey, &rec.record, opt, seq)
+	} else {
+		matched, err = pub.ToExchange(m.Exchange, m.RoutingKey, &rec.record, opt, seq)
 	}
-	matched, err := send(m.Exchange, m.RoutingKey, &rec.record, opt, seq)
 	switch {
-	case kernel.CodeOf(err) == kernel.CodePressure && err != nil:
+	case err != nil && kernel.CodeOf(err) == kernel.CodePressure:
 		if confirms != nil {
 			confirms.undo(seq)
 		}
