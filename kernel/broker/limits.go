@@ -5,7 +5,6 @@ import (
 	"math"
 	"reflect"
 	"strings"
-	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/kernel/policy"
@@ -38,9 +37,9 @@ func declaredLimits(kq *kernel.Queue) kernel.Limits {
 func limitNumber(l *kernel.Limits, name string, v int64) {
 	switch name {
 	case policy.MessageTTL:
-		l.MessageTTL = time.Duration(min(v, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
+		l.MessageTTL = policy.Milliseconds(v)
 	case policy.Expires:
-		l.Expires = time.Duration(min(v, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
+		l.Expires = policy.Milliseconds(v)
 	case policy.MaxLength:
 		l.MaxLength = v
 	case policy.MaxLengthBytes:

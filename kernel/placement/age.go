@@ -73,17 +73,27 @@ func (a *ageMarks) appendTo(dst []byte) []byte {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	dst = binary.AppendVarint(dst, a.last)
-	dst = binary.AppendUvarint(dst, uint64(len(a.marks)))
-	for _, m := range a.marks {
+	return appendMarks(dst, a.marks)
+}
+
+func (a *ageMarks) decode(d *decoder) {
+	a.last = d.varint()
+	a.marks = d.marks(a.marks, maxMarks)
+}
+
+func appendMarks(dst []byte, marks []ageMark) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(marks)))
+	for _, m := range marks {
 		dst = binary.AppendVarint(dst, m.time)
 		dst = binary.AppendUvarint(dst, uint64(m.offset))
 	}
 	return dst
 }
 
-func (a *ageMarks) decode(d *decoder) {
-	a.last = d.varint()
-	for n := d.int(maxMarks); n > 0 && d.err == nil; n-- {
-		a.marks = append(a.marks, ageMark{d.varint(), d.offset()})
+// marks appends what appendMarks wrote, at most that many.
+func (d *decoder) marks(marks []ageMark, most int) []ageMark {
+	for n := d.int(most); n > 0 && d.err == nil; n-- {
+		marks = append(marks, ageMark{d.varint(), d.offset()})
 	}
+	return marks
 }

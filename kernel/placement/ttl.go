@@ -104,19 +104,12 @@ func (a *arrivals) appendTo(dst []byte) []byte {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	dst = binary.AppendUvarint(dst, uint64(a.step))
-	dst = binary.AppendUvarint(dst, uint64(len(a.marks)))
-	for _, m := range a.marks {
-		dst = binary.AppendVarint(dst, m.time)
-		dst = binary.AppendUvarint(dst, uint64(m.offset))
-	}
-	return dst
+	return appendMarks(dst, a.marks)
 }
 
 func (a *arrivals) decode(d *decoder) {
 	a.step = d.offset()
-	for n := d.int(arrivalMarks); n > 0 && d.err == nil; n-- {
-		a.marks = append(a.marks, ageMark{d.varint(), d.offset()})
-	}
+	a.marks = d.marks(a.marks, arrivalMarks)
 	a.on = len(a.marks) > 0
 }
 

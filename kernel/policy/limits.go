@@ -45,11 +45,11 @@ func has(t kernel.QueueType, a kernel.Argument) bool {
 func number(l *kernel.Limits, name string, v int64, declared bool) {
 	switch name {
 	case MessageTTL:
-		if ttl := milliseconds(v); l.MessageTTL < 0 || ttl < l.MessageTTL {
+		if ttl := Milliseconds(v); l.MessageTTL < 0 || ttl < l.MessageTTL {
 			l.MessageTTL = ttl
 		}
 	case Expires:
-		if expires := milliseconds(v); l.Expires <= 0 || expires < l.Expires {
+		if expires := Milliseconds(v); l.Expires <= 0 || expires < l.Expires {
 			l.Expires = expires
 		}
 	case MaxLength:
@@ -72,8 +72,8 @@ func smaller(a, b int64) int64 {
 	return a
 }
 
-// milliseconds makes a duration, cut at the longest there is.
-func milliseconds(ms int64) time.Duration {
+// Milliseconds makes a duration, cut at the longest there is.
+func Milliseconds(ms int64) time.Duration {
 	return time.Duration(min(ms, math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
 }
 
@@ -97,7 +97,7 @@ func (e Effective) Retention(own kernel.Retention, declared bool) kernel.Retenti
 	if v, ok := Value(e.Policy, RetentionAge); ok {
 		if ms, _ := v.(int64); ms == 0 {
 			return kernel.Retention{Delete: true}
-		} else if age := milliseconds(ms); !declared || !own.Delete && (own.Age == 0 || age < own.Age) {
+		} else if age := Milliseconds(ms); !declared || !own.Delete && (own.Age == 0 || age < own.Age) {
 			own.Delete, own.Age = false, age
 		}
 	}
