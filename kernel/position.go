@@ -12,6 +12,8 @@ const (
 	// AtTime is the first record whose timestamp is not before that time, in ms
 	// since 1970; if there is none it is the end.
 	AtTime
+	// AtLast is the last record, the end if there is none.
+	AtLast
 )
 
 // Position is a place in the partitions of a topic.

@@ -97,10 +97,12 @@ func (b *Broker) limitsOf(kt *kernel.Topic, spec *catalog.Group) *kernel.Limits 
 // retentionOf returns how long the settled records of a topic stay, by what it
 // was made with and, if it is a queue, the policies that apply to it.
 func (b *Broker) retentionOf(kt *kernel.Topic) kernel.Retention {
-	kind, declared := kernel.Classic, false
+	kind, age, bytes := kernel.Classic, false, false
 	switch {
 	case kt.Queue != nil:
-		kind, declared = kt.Queue.Type, argument(kt.Queue.Arguments, "x-retention") != nil
+		kind = kt.Queue.Type
+		age = argument(kt.Queue.Arguments, "x-retention") != nil
+		bytes = argument(kt.Queue.Arguments, "x-retention-bytes") != nil
 	case kt.ExpiresAt.IsZero():
 		return kt.Retention
 	}
@@ -108,7 +110,7 @@ func (b *Broker) retentionOf(kt *kernel.Topic) kernel.Retention {
 	if !ok || kt.Kind != kernel.Plain {
 		return kt.Retention
 	}
-	return t.policies.set.Load().Queue(kt.Name, kind).Retention(kt.Retention, declared)
+	return t.policies.set.Load().Queue(kt.Name, kind).Retention(kt.Retention, age, bytes)
 }
 
 // sameLimits says whether two limits mean the same.

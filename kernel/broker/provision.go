@@ -130,7 +130,7 @@ func (b *Broker) place(ctx context.Context, kt *kernel.Topic, specs []catalog.Gr
 // placeGroup makes a group in its topic's placement group.
 func (b *Broker) placeGroup(ctx context.Context, place *placement.Group, kt *kernel.Topic, spec catalog.Group) (*group, error) {
 	id, err := place.CreateGroup(ctx, placement.GroupSpec{
-		Address: spec.Address, Topic: spec.Topic, Owner: spec.Owner, FromStart: spec.FromStart,
+		Address: spec.Address, Topic: spec.Topic, Owner: spec.Owner, FromStart: spec.FromStart, Start: spec.Start,
 		FailedLimit: spec.FailedLimit, AcquiredLimit: spec.AcquiredLimit, Limits: b.limitsOf(kt, &spec),
 	}, b.catalog.Revision())
 	if err != nil {

@@ -25,7 +25,10 @@ type QueueSpec struct {
 	Exclusive  bool
 	AutoDelete bool
 	Retention  *kernel.Retention // nil = the default for its durability
-	Arguments  []kernel.Argument // accepted arguments, compared for equivalence
+	// Start is where a further group begins that is made with it; its end, if the
+	// Kind is 0. CodePrecondition if a subscription has made it already.
+	Start     kernel.Position
+	Arguments []kernel.Argument // accepted arguments, compared for equivalence
 }
 
 // QueueInfo is the state of a queue's group.

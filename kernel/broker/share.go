@@ -48,12 +48,15 @@ func (c *Conn) declareShare(q *QueueSpec) (QueueInfo, error) {
 			if err := t.sameQueue(q, g.spec.Queue); err != nil {
 				return QueueInfo{}, err
 			}
+		} else if q.Start.Kind != 0 {
+			return QueueInfo{}, kernel.Errorf(kernel.CodePrecondition, "queue", q.Name,
+				"invalid arg 'x-start-offset' for queue '%s' in vhost '%s': a subscription has made the group already", q.Name, t.name)
 		} else if err := t.claimGroup(ctx, topic.Topic, g, kq); err != nil {
 			return QueueInfo{}, err
 		}
 		return c.lookedUp(q.Name, addr)
 	}
-	spec := catalog.Group{Address: addr, Owner: true, Queue: kq}
+	spec := catalog.Group{Address: addr, Owner: true, Queue: kq, Start: q.Start}
 	if q.Type == kernel.Quorum {
 		spec.FailedLimit = quorumFailedLimit
 	}

@@ -33,6 +33,8 @@ const (
 	cmdPins    = 21 // changes of pins
 	cmdForget  = 24 // all that is kept of a session's numbers goes
 	cmdPutUpTo = 25 // put, whose deletions may have a condition
+
+	cmdCreatePlaced = 26 // create group, with the offsets at which it begins
 )
 
 // What a command may hold. Larger numbers are refused before they are logged.
@@ -221,7 +223,9 @@ func (m *machine) applyCommand(body []byte) error {
 	case cmdCreateLimited:
 		revision, spec := d.uvarint(), d.groupSpec()
 		spec.Limits = d.limits()
-		res = m.makeGroup(d, spec, revision)
+		res = m.makeGroup(d, spec, nil, revision)
+	case cmdCreatePlaced:
+		res = m.createPlaced(d)
 	case cmdSetLimits:
 		res = m.setLimits(d)
 	case cmdRelease:
@@ -370,16 +374,18 @@ func (m *machine) setRetention(d *decoder) (res commandResult) {
 
 func (m *machine) createGroup(d *decoder) (res commandResult) {
 	revision, spec := d.uvarint(), d.groupSpec()
-	return m.makeGroup(d, spec, revision)
+	return m.makeGroup(d, spec, nil, revision)
 }
 
-func (m *machine) makeGroup(d *decoder, spec GroupSpec, revision uint64) (res commandResult) {
+// makeGroup makes a group that begins at offsets, if there are any, else as spec
+// says.
+func (m *machine) makeGroup(d *decoder, spec GroupSpec, offsets map[int32]int64, revision uint64) (res commandResult) {
 	t := m.topics[spec.Topic]
 	if d.err != nil {
 		return res
 	}
 	if t == nil {
-		res.err = kernel.Errorf(kernel.CodeNotFound, "topic", spec.Address.Topic, "it is not in the placement group")
+		res.err = noTopic(spec.Address.Topic)
 		return res
 	}
 	if g := m.names[groupName{spec.Topic, spec.Address}]; g != nil {
@@ -393,6 +399,9 @@ func (m *machine) makeGroup(d *decoder, spec GroupSpec, revision uint64) (res co
 		start := p.log.End()
 		if spec.FromStart {
 			start = p.log.Start()
+		}
+		if at, ok := offsets[p.index]; ok { // the log may have been cut since
+			start = min(max(at, p.log.Start()), p.log.End())
 		}
 		m.addWindow(g, p, sharegroup.New(start))
 	}

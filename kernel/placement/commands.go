@@ -76,14 +76,11 @@ func (g *Group) CreateGroup(ctx context.Context, spec GroupSpec, revision uint64
 	if g.disk.low.Load() && !g.machine.hasGroup(spec.Topic, a) {
 		return 0, errLowDisk
 	}
-	cmd := createGroupCommand
-	if spec.Limits != nil {
-		if err := checkLimits(spec.Limits); err != nil {
-			return 0, err
-		}
-		cmd = createLimitedCommand
+	cmd, err := g.createCommand(spec, revision)
+	if err != nil {
+		return 0, err
 	}
-	res, err := g.do(ctx, cmd(spec, revision))
+	res, err := g.do(ctx, cmd)
 	if err != nil {
 		return 0, err
 	}

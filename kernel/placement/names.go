@@ -25,6 +25,9 @@ type GroupSpec struct {
 	Owner bool
 	// FromStart begins at the first readable record instead of at the end.
 	FromStart bool
+	// Start is where it begins in place of what FromStart says, unless its Kind is 0.
+	// It says nothing of a group that is there.
+	Start kernel.Position
 	// FailedLimit archives a record that came back more often than this, and
 	// AcquiredLimit one that was handed out this often and came back. 0 is no
 	// limit; at most one is set.

@@ -54,6 +54,8 @@ func (m *machine) positions(t *topic, to kernel.Position) (map[int32]int64, erro
 		switch to.Kind {
 		case kernel.AtEnd:
 			at = end
+		case kernel.AtLast:
+			at = max(start, end-1)
 		case kernel.AtOffset:
 			at = min(max(to.Value, start), end)
 		case kernel.AtTime:

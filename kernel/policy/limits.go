@@ -91,18 +91,18 @@ func choice(l *kernel.Limits, name, v string) {
 }
 
 // Retention returns the retention of a queue's settled records: own is that of
-// its declaration, declared says that it is no default. Of two that were asked
-// for the shorter one holds.
-func (e Effective) Retention(own kernel.Retention, declared bool) kernel.Retention {
+// its declaration, age and bytes say what of it is no default. Of two that were
+// asked for the smaller one holds.
+func (e Effective) Retention(own kernel.Retention, age, bytes bool) kernel.Retention {
 	if v, ok := Value(e.Policy, RetentionAge); ok {
 		if ms, _ := v.(int64); ms == 0 {
 			return kernel.Retention{Delete: true}
-		} else if age := Milliseconds(ms); !declared || !own.Delete && (own.Age == 0 || age < own.Age) {
-			own.Delete, own.Age = false, age
+		} else if d := Milliseconds(ms); !age || !own.Delete && (own.Age == 0 || d < own.Age) {
+			own.Delete, own.Age = false, d
 		}
 	}
 	if v, ok := Value(e.Policy, RetentionBytes); ok && !own.Delete {
-		if n, _ := v.(int64); !declared || own.Bytes == 0 || n < own.Bytes {
+		if n, _ := v.(int64); !bytes || own.Bytes == 0 || n < own.Bytes {
 			own.Bytes = n
 		}
 	}

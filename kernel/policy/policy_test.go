@@ -171,7 +171,7 @@ func TestRetention(t *testing.T) {
 		{"a volatile queue", kernel.RetainUsed, false, define(RetentionAge, 3600000), kernel.Retention{Age: hour}},
 		{"bytes", kernel.RetainDay, false, define(RetentionBytes, 7), kernel.Retention{Age: day, Bytes: 7}},
 	} {
-		if got := (Effective{Policy: &kernel.Policy{Definition: tc.def}}).Retention(tc.own, tc.declared); got != tc.want {
+		if got := (Effective{Policy: &kernel.Policy{Definition: tc.def}}).Retention(tc.own, tc.declared, false); got != tc.want {
 			t.Errorf("%s: %+v, want %+v", tc.name, got, tc.want)
 		}
 	}

@@ -144,7 +144,7 @@ func ops(t *rapid.T) []Op {
 		case 4:
 			return DropTopic{id(n)}
 		case 5:
-			return PutGroup{Group{Address: kernel.GroupAddress{Tenant: "/", Kind: kernel.Filter, Group: name.Draw(t, "group"), Topic: n}, Topic: id(n), Owner: true, FailedLimit: 20, Queue: queue()}}
+			return PutGroup{Group{Address: kernel.GroupAddress{Tenant: "/", Kind: kernel.Filter, Group: name.Draw(t, "group"), Topic: n}, Topic: id(n), Owner: true, FailedLimit: 20, Start: kernel.Position{Kind: kernel.PositionKind(rapid.IntRange(1, 5).Draw(t, "start")), Value: rapid.Int64Range(0, 1<<40).Draw(t, "place")}, Queue: queue()}}
 		case 6:
 			return DropGroup{id(n), "a"}
 		case 7:

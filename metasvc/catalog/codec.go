@@ -168,9 +168,12 @@ func (op PutGroup) append(b []byte) []byte {
 	b = append(b, byte(g.Address.Kind))
 	b = codec.AppendString(b, g.Address.Group)
 	b = codec.AppendString(b, g.Address.Topic)
-	b = codec.AppendFlags(b, g.Owner, g.FromStart, g.Auto, g.Queue != nil)
+	b = codec.AppendFlags(b, g.Owner, g.FromStart, g.Auto, g.Queue != nil, g.Start.Kind != 0)
 	b = codec.AppendUint(b, uint64(g.FailedLimit))
 	b = codec.AppendUint(b, uint64(g.AcquiredLimit))
+	if g.Start.Kind != 0 {
+		b = codec.AppendInt(append(b, byte(g.Start.Kind)), g.Start.Value)
+	}
 	if g.Queue != nil {
 		b = appendQueue(b, g.Queue)
 	}
@@ -180,9 +183,12 @@ func (op PutGroup) append(b []byte) []byte {
 func readGroup(r *codec.Reader) Group {
 	g := Group{Topic: readID(r)}
 	g.Address = kernel.GroupAddress{Tenant: r.String(), Kind: kernel.TopicKind(r.Byte()), Group: r.String(), Topic: r.String()}
-	var queue bool
-	r.Flags(&g.Owner, &g.FromStart, &g.Auto, &queue)
+	var queue, start bool
+	r.Flags(&g.Owner, &g.FromStart, &g.Auto, &queue, &start)
 	g.FailedLimit, g.AcquiredLimit = int(r.Uint()), int(r.Uint())
+	if start {
+		g.Start = kernel.Position{Kind: kernel.PositionKind(r.Byte()), Value: r.Int()}
+	}
 	if queue {
 		g.Queue = readQueue(r)
 	}

@@ -20,7 +20,9 @@ type Group struct {
 	Topic     kernel.TopicID
 	Owner     bool // holds back deletion of what it has not settled
 	FromStart bool // began at the first record instead of at the end
-	Auto      bool // made by a subscription: goes with the last one
+	// Start is that of placement.GroupSpec.
+	Start kernel.Position
+	Auto  bool // made by a subscription: goes with the last one
 	// FailedLimit and AcquiredLimit are those of placement.GroupSpec.
 	FailedLimit   int
 	AcquiredLimit int

@@ -2,9 +2,6 @@ package amqp
 
 import (
 	"fmt"
-	"math"
-	"strconv"
-	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/kernel/broker"
@@ -41,12 +38,10 @@ func queueArguments(args wire.Table, spec *broker.QueueSpec, vhost string) error
 	for _, a := range args {
 		switch a.Name {
 		case "x-queue-type":
-		case "x-retention":
-			r, ok := retention(a.Value)
-			if !ok {
-				return invalid(a.Name, "it is milliseconds, 0 (delete when settled) or a time such as '36h' or '7D'")
+		case argRetention, argRetentionBytes, argStartOffset:
+			if wrong := logArgument(a, spec, args); wrong != "" {
+				return invalid(a.Name, "%s", wrong)
 			}
-			spec.Retention = &r
 			spec.Arguments = append(spec.Arguments, kernel.Argument{Name: a.Name, Value: argument(a.Value)})
 		default:
 			if !isLimit(a.Name) {
@@ -81,47 +76,6 @@ func checkType(spec *broker.QueueSpec, vhost string) error {
 		return nil
 	}
 	return faultf(wire.PreconditionFailed, "invalid property '%s' for queue '%s' in vhost '%s'", property, spec.Name, vhost)
-}
-
-// retention reads a time: a number is milliseconds, as in RabbitMQ's other
-// arguments that are times; a text is a Go duration or, as in x-max-age, a
-// number with one of the units Y, M, D, h, m, s.
-func retention(v any) (kernel.Retention, bool) {
-	var d time.Duration
-	switch v := argument(v).(type) {
-	case int64:
-		if v < 0 || v > math.MaxInt64/int64(time.Millisecond) {
-			return kernel.Retention{}, false
-		}
-		d = time.Duration(v) * time.Millisecond
-	case string:
-		var ok bool
-		if d, ok = duration(v); !ok {
-			return kernel.Retention{}, false
-		}
-	default:
-		return kernel.Retention{}, false
-	}
-	if d == 0 {
-		return kernel.Retention{Delete: true}, true
-	}
-	return kernel.Retention{Age: d}, true
-}
-
-const day = 24 * time.Hour
-
-var ageUnits = map[byte]time.Duration{'Y': 365 * day, 'M': 30 * day, 'D': day}
-
-func duration(s string) (time.Duration, bool) {
-	if s == "" {
-		return 0, false
-	}
-	if unit, ok := ageUnits[s[len(s)-1]]; ok {
-		n, err := strconv.ParseInt(s[:len(s)-1], 10, 64)
-		return time.Duration(n) * unit, err == nil && n >= 0 && n <= int64(math.MaxInt64/unit)
-	}
-	d, err := time.ParseDuration(s)
-	return d, err == nil && d >= 0
 }
 
 // arguments turns a table into the kernel's arguments.

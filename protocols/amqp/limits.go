@@ -142,6 +142,8 @@ func typeOf(v any) string {
 		return "double"
 	case wire.Table:
 		return "table"
+	case wire.Timestamp:
+		return "timestamp"
 	}
 	return "array"
 }
