@@ -50,6 +50,9 @@ type Config struct {
 	// Hold returns an error while publishes are to be refused, for a reason outside
 	// the group. It is called for each, and must not block. May be nil.
 	Hold func() error
+	// OnLead is told who leads, one call after the other, when the group has begun or
+	// ceased to serve. It must not block. May be nil.
+	OnLead func(raftgroup.Leadership)
 	// OnFailure is called when the group cannot go on; the node should stop
 	// then. It must not call Close itself, which would wait for it. May be nil.
 	OnFailure func(error)
@@ -60,6 +63,8 @@ type Raft struct {
 	NodeID    string
 	Bootstrap []raftgroup.Server
 	Transport func() (raft.Transport, error) // nil: the only member
+	// Source fetches segments that this node lacks from other replicas; nil: none.
+	Source Source
 	// Alone says that there is no other member although there is a transport:
 	// what this node has lost nobody else has, and nobody has to make the same
 	// segments.

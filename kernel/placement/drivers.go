@@ -139,7 +139,9 @@ func (d *drivers) seal(s *sealer) {
 		for more := true; more && d.ctx.Err() == nil; {
 			var err error
 			made := s.metrics.Checkpoints.Load()
-			if more, err = s.step(); err == nil {
+			more, err = s.step()
+			signal(s.stepped)
+			if err == nil {
 				if s.metrics.Checkpoints.Load() > made {
 					pause = sealRetry
 				}
@@ -229,7 +231,7 @@ func (g *Group) tick() {
 		for _, s := range g.shards {
 			settled += s.settledSum.Load()
 		}
-		g.budget.look(g.machine.log.Segments(), settled)
+		g.budget.look(g.machine.shown.Load().Segments(), settled)
 	}
 	switch {
 	case g.sealer == nil || g.leading.Load() == 0:

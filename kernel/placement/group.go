@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/metasvc/raftgroup"
 	slog "github.com/trivium-mq/trivium/storage/log"
 )
 
@@ -30,6 +31,7 @@ type Group struct {
 	disk    disk
 	budget  budget
 	keyed   *keyed
+	raft    *raftgroup.Group // nil: volatile, or a simulation
 	sets    setTable
 
 	leading atomic.Uint64 // term of the leadership, 0 = none; ready follows when the shards do
@@ -82,6 +84,7 @@ func OpenVolatile(cfg Config) (*Group, error) {
 	g := newGroup(cfg)
 	g.volatile = true
 	g.machine.log = slog.NewVolatile()
+	g.machine.shown.Store(g.machine.log)
 	g.prop.room = g.volatileRoom
 	l := newMemLog(g.machine)
 	g.prop.log = l
@@ -154,6 +157,7 @@ func (g *Group) fail(err error) {
 func (g *Group) Close() {
 	g.close.Do(func() {
 		g.flush()
+		g.sealLast()
 		g.ready.close()
 		g.prop.stop()
 		if err := g.closing(); err != nil {

@@ -16,8 +16,9 @@ import (
 // calls no adapter and does no I/O. mu is held during Apply, and by the sealer
 // when it installs a segment, which makes them one writer of the log.
 type machine struct {
-	mu  sync.Mutex
-	log *slog.Log
+	mu    sync.Mutex
+	log   *slog.Log
+	shown atomic.Pointer[slog.Log] // log, for those who do not hold mu
 	// open opens the log as of the last manifest; the others are of checkpoints
 	// that are kept.
 	open func(alone bool, kept ...*slog.Manifest) (*slog.Log, error)

@@ -137,7 +137,7 @@ func (s *sealer) tend(now, free, floor int64) {
 		return
 	}
 	s.mu.Lock()
-	ids := chooseMerge(s.machine.log.Segments(), s.spoiled, s.machine.sealBytes, max(free-floor, free/4))
+	ids := chooseMerge(s.machine.shown.Load().Segments(), s.spoiled, s.machine.sealBytes, max(free-floor, free/4))
 	s.mu.Unlock()
 	if len(ids) == 0 {
 		return
@@ -153,7 +153,7 @@ func (s *sealer) tend(now, free, floor int64) {
 // them: then it is not asked again before they are others.
 func (s *sealer) held() bool {
 	var dead int64
-	for _, st := range s.machine.log.Segments() {
+	for _, st := range s.machine.shown.Load().Segments() {
 		if st.Runs == 0 && !st.Missing {
 			dead += st.Size
 		}

@@ -36,6 +36,9 @@ func Open(cfg Config) (*Group, error) {
 			} else {
 				g.onUnlead()
 			}
+			if cfg.OnLead != nil {
+				cfg.OnLead(l)
+			}
 		},
 		OnFailure: g.fail,
 	})
@@ -44,7 +47,7 @@ func Open(cfg Config) (*Group, error) {
 		g.Close()
 		return nil, fmt.Errorf("placement: open group %d: %w", cfg.ID, err)
 	}
-	g.prop.log, g.sealer.log = rg, rg
+	g.prop.log, g.sealer.log, g.raft = rg, rg, rg
 	g.closing = rg.Close
 	close(wired)
 	return g, nil
@@ -89,6 +92,7 @@ func openState(cfg Config) (*Group, *checkpoint.Store, checkpoint.Meta, error) {
 	if m.log, err = m.open(alone, manifests(kept)...); err != nil {
 		return nil, nil, none, fmt.Errorf("placement: open group %d: %w", cfg.ID, err)
 	}
+	m.shown.Store(m.log)
 	for _, missing := range m.log.Missing() {
 		cfg.Logger.Error().Err(missing.Err).Str("segment", slog.SegmentName(missing.ID)).Msg("a segment file is missing or damaged: its records cannot be read")
 	}
@@ -97,9 +101,10 @@ func openState(cfg Config) (*Group, *checkpoint.Store, checkpoint.Meta, error) {
 	}
 	g.sealer = &sealer{
 		machine: m, store: store, keys: keys, looked: g.disk.look, alone: alone, clock: g.clock, metrics: &g.metrics,
-		logger: cfg.Logger, kept: kept, wake: make(chan struct{}, 1),
+		logger: cfg.Logger, kept: kept, wake: make(chan struct{}, 1), stepped: make(chan struct{}, 1),
 	}
 	m.sealer = g.sealer
+	g.disk.cramped = func() bool { return cfg.WAL.MakeRoom() != nil || g.sealer.full.Load() }
 	g.disk.open(cfg, g.limits.DiskFloor)
 	g.budget.open(&cfg, g.limits.RetentionBudget)
 	g.prop.room = g.durableRoom
@@ -134,6 +139,9 @@ func reaches(log *wal.Group, index uint64, damaged, alone bool) error {
 // durableRoom refuses publishes when the disk is low, or the log grows and nothing
 // can be sealed.
 func (g *Group) durableRoom() error {
+	if !g.disk.low.Load() && g.cfg.WAL.Room() != nil {
+		g.disk.look() // at once: what is left of the log is for settlements
+	}
 	if g.disk.low.Load() {
 		g.metrics.Refused.Add(1)
 		return errLowDisk
@@ -176,6 +184,7 @@ func (m *machine) Restore(meta checkpoint.Meta, r io.Reader) error {
 	m.clear()
 	old := m.log
 	m.log, m.index, m.broken = log, meta.Index, false
+	m.shown.Store(log)
 	if err := errors.Join(keyErr, m.restore(sv)); err != nil {
 		m.broken = true // the old state is gone
 		return fmt.Errorf("placement: restore checkpoint %s: %w", meta.ID(), err)

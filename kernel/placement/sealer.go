@@ -44,6 +44,7 @@ type sealer struct {
 	queue   []*capture
 	waiting atomic.Int32  // length of queue
 	wake    chan struct{} // capacity 1
+	stepped chan struct{} // capacity 1: a step has ended
 }
 
 func (s *sealer) post(c *capture) {
@@ -158,12 +159,12 @@ func (s *sealer) wasteful() bool {
 		return false
 	}
 	var dead int64
-	for _, st := range s.machine.log.Segments() {
+	for _, st := range s.machine.shown.Load().Segments() {
 		if st.Runs == 0 && !st.Missing {
 			dead += st.Size
 		}
 	}
-	log, needed := s.machine.sinceSeal.Load(), s.machine.log.HeadBytes()
+	log, needed := s.machine.sinceSeal.Load(), s.machine.shown.Load().HeadBytes()
 	return (dead > 0 || log >= s.machine.sealBytes/4) && dead+log > 2*needed
 }
 
@@ -222,7 +223,7 @@ func (s *sealer) keeps() []keptState {
 // but disk: the next time makes up.
 func (s *sealer) clean(kept []keptState) {
 	oldest := kept[0].manifest.Index
-	if err := s.machine.log.Sweep(manifests(kept)...); err != nil {
+	if err := s.machine.shown.Load().Sweep(manifests(kept)...); err != nil {
 		s.logger.Warn().Err(err).Msg("old segment files stay")
 	}
 	if err := s.keys.sweep(kept); err != nil {

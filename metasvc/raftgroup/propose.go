@@ -149,6 +149,19 @@ func (g *Group) TransferLeadership(ctx context.Context) error {
 	return g.call(ctx, (*raft.Raft).LeadershipTransfer)
 }
 
+// TransferLeadershipTo hands the leadership to the voter of that id, and returns when
+// this node no longer leads. Meanwhile proposals get ErrNotApplied.
+func (g *Group) TransferLeadershipTo(ctx context.Context, serverID string) error {
+	for _, s := range g.Servers() {
+		if s.ID == serverID && !s.Learner {
+			return g.call(ctx, func(r *raft.Raft) raft.Future {
+				return r.LeadershipTransferToServer(raft.ServerID(s.ID), raft.ServerAddress(s.Address))
+			})
+		}
+	}
+	return fmt.Errorf("raftgroup: transfer: %q is no voter of group %d", serverID, g.cfg.Group.ID())
+}
+
 // VerifyLeader proves that this node led when it was called, by asking a
 // majority. Calls that come together share one question.
 func (g *Group) VerifyLeader(ctx context.Context) error {

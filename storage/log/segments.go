@@ -163,6 +163,9 @@ func (l *Log) Missing() []MissingSegment {
 	return out
 }
 
+// Whole tells whether no segment is missing.
+func (l *Log) Whole() bool { return l.absent.Load() == 0 }
+
 // Repaired lists the segments whose ends Open found damaged and wrote anew. They
 // are whole, and their disk may not be. Writer only.
 func (l *Log) Repaired() []uint64 { return l.repaired }
