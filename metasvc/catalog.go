@@ -41,8 +41,14 @@ type Config struct {
 	FS     vfs.FS
 	Dir    string // of its checkpoints
 	NodeID string
+	// Bootstrap lists the first members, for a catalog that has nothing stored yet;
+	// nil waits to be added by a leader.
+	Bootstrap []raftgroup.Server
 	// Transport makes the transport to other nodes; nil: this is the only one.
 	Transport func() (raft.Transport, error)
+	// OnLead is told who leads, one call after the other. It must not block. May be
+	// nil.
+	OnLead func(raftgroup.Leadership)
 	// OnFailure is called once if the catalog can not go on. May be nil.
 	OnFailure func(error)
 	Logger    zerolog.Logger
@@ -111,7 +117,7 @@ func Open(cfg Config) (*Catalog, error) {
 	c.group, err = raftgroup.Open(raftgroup.Config{
 		Group: cfg.WAL.Group(CatalogGroup), NodeID: cfg.NodeID, Checkpoints: c.store, Machine: machine{c},
 		Restored:  start.index,
-		Bootstrap: []raftgroup.Server{{ID: cfg.NodeID, Address: cfg.NodeID}},
+		Bootstrap: cfg.Bootstrap,
 		Transport: cfg.Transport,
 		Watch:     c.watch, OnFailure: c.fail, Logger: cfg.Logger,
 		KeepBytes: keepBytes, MaxAppendEntries: batch,
@@ -177,11 +183,17 @@ func (c *Catalog) settle(seq uint64, o outcome) {
 
 func (c *Catalog) watch(l raftgroup.Leadership) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.leads = l.Leader
 	close(c.turned)
 	c.turned = make(chan struct{})
+	c.mu.Unlock()
+	if c.cfg.OnLead != nil {
+		c.cfg.OnLead(l)
+	}
 }
+
+// Raft returns the catalog's Raft group.
+func (c *Catalog) Raft() *raftgroup.Group { return c.group }
 
 // Ready returns nil while this node leads the catalog, else why not.
 func (c *Catalog) Ready() error {

@@ -31,7 +31,7 @@ func open(t *testing.T, fs vfs.FS) (*Catalog, func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := Open(Config{WAL: log, FS: fs, Dir: "/catalog", NodeID: "n1", Logger: zerolog.Nop()})
+	c, err := Open(Config{WAL: log, FS: fs, Dir: "/catalog", NodeID: "n1", Bootstrap: []raftgroup.Server{{ID: "n1", Address: "n1"}}, Logger: zerolog.Nop()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ package broker
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,23 +16,28 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/placement"
+	"github.com/trivium-mq/trivium/metasvc"
 )
 
-// Broker is one node. Safe for concurrent use.
+// Broker is the facade of a node, for as long as it leads. Safe for concurrent use.
 type Broker struct {
+	node     *Node
+	alone    bool // the node is the broker's to close
+	lead     lead
+	lost     chan struct{} // closed when that leadership has ended
+	losing   sync.Once
 	log      zerolog.Logger
 	settings Settings
 	limits   Limits
-	version  string
 	tables   Tables
-	nodeID   string
-	// clusterID is drawn when the data directory is made.
-	clusterID string
-	started   time.Time
-	now       func() time.Time
-	onStop    func() // undoes what Open did outside: metrics
+	started  time.Time
+	now      func() time.Time
+	onStop   func() // undoes what start did outside: metrics
 
-	layers   // what lies below, in the order of opening
+	catalog  *metasvc.Catalog
+	durable  *placement.Group
+	volatile *placement.Group
 	tenants  tenants
 	access   *access
 	alarms   *alarms
@@ -43,7 +49,7 @@ type Broker struct {
 	expiry   expirer
 	dead     dead
 
-	ctx    context.Context // ends when Close begins to close the layers
+	ctx    context.Context // ends with the leadership, or when Close begins to close the layers
 	cancel context.CancelFunc
 	timers timers
 
@@ -68,9 +74,81 @@ const (
 	volatilePlacement = 0
 )
 
+// newBroker makes the facade of a leadership; start opens it.
+func newBroker(n *Node, l lead) *Broker {
+	b := &Broker{
+		node: n, lead: l, lost: make(chan struct{}), log: n.log, settings: n.settings, limits: n.limits,
+		tables: n.cfg.Tables, started: n.now(), now: n.now, catalog: n.catalog, durable: n.durable, alarms: n.alarms,
+		conns: make(map[kernel.ConnectionID]*Conn), counters: make(map[kernel.Protocol]*Counters),
+		empty: make(chan struct{}), closed: make(chan struct{}),
+	}
+	if b.tables == nil {
+		b.tables = noTables{}
+	}
+	b.access = newAccess(b.settings.Logins, b.log)
+	b.access.secret = n.file.Secret
+	b.dead.loaded = make(chan struct{})
+	b.ctx, b.cancel = context.WithCancel(context.Background())
+	b.retained = newRetained(b, b.limits.RetainedMemory)
+	return b
+}
+
+// start loads all there is. After an error, abandon follows.
+func (b *Broker) start() (err error) {
+	ctx, cancel := context.WithTimeout(b.ctx, startWait)
+	defer cancel()
+	if err := b.durable.WaitReady(ctx); err != nil {
+		return fmt.Errorf("placement group %d: %w", durablePlacement, err)
+	}
+	b.volatile, err = placement.OpenVolatile(placement.Config{
+		Logger: b.log, Now: b.node.cfg.Now, Limits: b.limits.Placement, Bury: b.bury, OnFailure: b.node.fail, Hold: b.alarms.hold,
+	})
+	if err != nil {
+		return err
+	}
+	if err := b.volatile.WaitReady(ctx); err != nil {
+		return err
+	}
+	if err := b.load(b.node.cfg.Admin); err != nil {
+		return err
+	}
+	if err := b.register(b.node.cfg.Registerer); err != nil {
+		return err
+	}
+	close(b.dead.loaded)
+	b.watcher.Go(b.watchAccess)
+	b.watcher.Go(func() { b.watchAlarms(newMemoryGauge(b.limits.MemoryBytes)) })
+	return nil
+}
+
+// abandon undoes a start that has failed.
+func (b *Broker) abandon() error {
+	b.timers.stop()
+	b.cancel()
+	if b.volatile != nil {
+		b.volatile.Close()
+	}
+	return nil
+}
+
+// lose says that the leadership is over: what waits for it ends.
+func (b *Broker) lose() {
+	b.losing.Do(func() {
+		close(b.lost)
+		b.cancel()
+	})
+}
+
+// Lost returns a channel that is closed when the leadership has ended: nothing can
+// be committed any more, and another node may serve.
+func (b *Broker) Lost() <-chan struct{} { return b.lost }
+
+// Epoch numbers the leadership: that of a later one, on any node, is higher.
+func (b *Broker) Epoch() uint64 { return b.lead.placement }
+
 // ClusterID returns the id of the cluster, 22 characters of base64url: no two
 // clusters have the same, and it stays over restarts.
-func (b *Broker) ClusterID() string { return b.clusterID }
+func (b *Broker) ClusterID() string { return b.node.ClusterID() }
 
 // Settings returns the operator's choices.
 func (b *Broker) Settings() Settings { return b.settings }
@@ -92,6 +170,10 @@ func (b *Broker) Ready() error {
 	return b.durable.Ready()
 }
 
+func nodeFailed(err error) error {
+	return kernel.Errorf(kernel.CodeInternal, "", "", "the node has failed: %v", err)
+}
+
 func errStopping() error {
 	return kernel.Errorf(kernel.CodeUnavailable, "", "", "the node is stopping")
 }
@@ -102,7 +184,7 @@ func (b *Broker) fail(err error) {
 	b.mu.Lock()
 	first := b.failed == nil
 	if first {
-		b.failed = kernel.Errorf(kernel.CodeInternal, "", "", "the node has failed: %v", err)
+		b.failed = nodeFailed(err)
 	}
 	conns := b.connections()
 	b.mu.Unlock()
@@ -139,8 +221,8 @@ func (b *Broker) Counters(p kernel.Protocol) *Counters {
 }
 
 // Close drains the node: no new connections, the present ones are asked to end,
-// and when they have, or ctx ends, what is left is closed by force. It then
-// closes all layers. Idempotent.
+// and when they have, or ctx ends, what is left is closed by force. The replicas
+// stay, unless Open has made them. Idempotent.
 func (b *Broker) Close(ctx context.Context) error {
 	b.mu.Lock()
 	if b.closing {
@@ -177,7 +259,12 @@ func (b *Broker) Close(ctx context.Context) error {
 	if b.onStop != nil {
 		b.onStop()
 	}
-	return b.layers.close()
+	b.volatile.Close()
+	b.node.facade.CompareAndSwap(b, nil)
+	if b.alone {
+		return b.node.Close()
+	}
+	return nil
 }
 
 // drained is called by the last connection to go while the node closes.

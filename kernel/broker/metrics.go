@@ -120,7 +120,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	count(descLoginsRefused, float64(logins.Refused.Load()))
 	count(descLoginsBans, float64(logins.Bans.Load()))
 	gauge(descLoginsWaiting, float64(logins.Waiting.Load()))
-	wal := c.b.wal.Stats()
+	wal := c.b.node.wal.Stats()
 	count(descSyncs, float64(wal.Syncs))
 	count(descSyncTime, wal.SyncTime.Seconds())
 	count(descWALBytes, float64(wal.AppendedBytes))

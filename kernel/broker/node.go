@@ -1,197 +1,228 @@
 package broker
 
 import (
-	"crypto/rand"
-	"encoding/base64"
-	"encoding/hex"
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"path"
+	"sync"
+	"sync/atomic"
+	"time"
 
-	"github.com/trivium-mq/trivium/storage/vfs"
-	"github.com/trivium-mq/trivium/storage/wal"
+	"github.com/rs/zerolog"
+
+	"github.com/trivium-mq/trivium/kernel/placement"
+	"github.com/trivium-mq/trivium/metasvc/raftgroup"
 )
 
-// FormatVersion is the version of the data directory as a whole. Every file in
-// it has a version of its own besides.
-const FormatVersion = 2
+// Node is what a process holds of its cluster: a replica of the catalog and of the
+// placement group, on one log. Of all nodes the one that leads both serves clients;
+// it does so through a Broker, which is made anew for each time that it leads, so
+// that nothing of an earlier one survives. Safe for concurrent use.
+type Node struct {
+	cfg      Config
+	log      zerolog.Logger
+	settings Settings
+	limits   Limits
+	now      func() time.Time
+	file     nodeFile
+	alarms   *alarms
 
-var (
-	// ErrLocked: another process uses the data directory.
-	ErrLocked = errors.New("the data directory is in use by another process")
-	// ErrFormat: the data directory belongs to another version.
-	ErrFormat = errors.New("the data directory has another format version")
-	// ErrIdentity: the data directory belongs to another node.
-	ErrIdentity = errors.New("the data directory belongs to another node")
-	// ErrIncomplete: something of the data directory is missing without which it
-	// would be taken for an empty one.
-	ErrIncomplete = errors.New("the data directory is incomplete")
-	// ErrCluster: the cluster listener cannot be opened at that address.
-	ErrCluster = errors.New("cluster listener")
-)
+	replicas // in the order of opening
 
-// nodeFile says whose data directory it is. It is the first thing in it, and is
-// written a second time once there is a write-ahead log: from then on a directory
-// without one has lost it.
-type nodeFile struct {
-	Format int    `json:"format"`
-	Node   string `json:"node"`
-	// Cluster is the id of the cluster that the node has founded, drawn once.
-	Cluster string `json:"cluster,omitempty"`
-	// Secret makes up the SCRAM keys of users that there are not, drawn once:
-	// after a restart they are to look the same.
-	Secret []byte `json:"secret,omitempty"`
-	Used   bool   `json:"used,omitempty"`
+	facade atomic.Pointer[Broker] // that serves, or is about to
+	ctx    context.Context        // ends when Close begins
+	cancel context.CancelFunc
+
+	mu      sync.Mutex
+	lead    lead
+	changed chan struct{} // closed and replaced when lead or failed changes
+	failed  error
+	closed  bool
 }
 
-const (
-	nodeFileName = "node.json"
-	lockFileName = "lock"
-	maxNodeFile  = 4096
-)
+// lead is where a node leads: in which term of each group, 0 = it does not.
+type lead struct{ catalog, placement uint64 }
 
-// claimDir makes and locks a data directory and returns whose it is.
-func claimDir(fsys vfs.FS, dir, want string) (n nodeFile, lock io.Closer, err error) {
-	if err := fsys.MkdirAll(dir); err != nil {
-		return n, nil, fmt.Errorf("data directory: %w", err)
-	}
-	lock, err = fsys.Lock(path.Join(dir, lockFileName))
-	if errors.Is(err, vfs.ErrLocked) {
-		return n, nil, fmt.Errorf("%s: %w", dir, ErrLocked)
-	} else if err != nil {
-		return n, nil, fmt.Errorf("data directory: %w", err)
-	}
-	n, err = identify(fsys, dir, want)
-	if err != nil {
-		return n, nil, errors.Join(fmt.Errorf("%s: %w", dir, err), lock.Close())
-	}
-	return n, lock, nil
-}
+func (l lead) all() bool { return l.catalog != 0 && l.placement != 0 }
 
-// identify reads the node file, or writes it in a directory that is empty.
-func identify(fsys vfs.FS, dir, want string) (n nodeFile, err error) {
-	f, err := fsys.Open(path.Join(dir, nodeFileName))
-	if errors.Is(err, fs.ErrNotExist) {
-		if err := unused(fsys, dir); err != nil {
-			return n, err
-		}
-		if want == "" {
-			want = newNodeID()
-		}
-		n = nodeFile{Format: FormatVersion, Node: want, Cluster: newClusterID(), Secret: newSecret()}
-		return n, writeNodeFile(fsys, dir, n)
-	} else if err != nil {
-		return n, err
+// OpenNode opens the replicas on a data directory. What they lack comes in the
+// background. Errors as for Open.
+func OpenNode(cfg Config) (*Node, error) {
+	n := &Node{
+		cfg: cfg, log: cfg.Logger, settings: *DefaultSettings(), limits: cfg.Limits.withDefaults(),
+		now: cfg.Now, alarms: newAlarms(cfg.Logger), changed: make(chan struct{}),
 	}
-	data, err := io.ReadAll(io.NewSectionReader(f, 0, maxNodeFile))
-	if err = errors.Join(err, f.Close()); err != nil {
-		return n, err
+	if n.now == nil {
+		n.now = time.Now
 	}
-	if err := json.Unmarshal(data, &n); err != nil {
-		return n, fmt.Errorf("%s: %w", nodeFileName, err)
+	if cfg.Settings != nil {
+		n.settings = *cfg.Settings
 	}
-	switch {
-	case n.Format != FormatVersion:
-		return n, fmt.Errorf("%w: %d, this program needs %d", ErrFormat, n.Format, FormatVersion)
-	case n.Node == "":
-		return n, fmt.Errorf("%s: it names no node", nodeFileName)
-	case want != "" && want != n.Node:
-		return n, fmt.Errorf("%w: %s, not %s", ErrIdentity, n.Node, want)
-	case n.Cluster == "" || len(n.Secret) == 0: // written before there were those
-		if n.Cluster == "" {
-			n.Cluster = newClusterID()
-		}
-		n.Secret = newSecret()
-		return n, writeNodeFile(fsys, dir, n)
+	n.ctx, n.cancel = context.WithCancel(context.Background())
+	if err := n.openReplicas(); err != nil {
+		n.cancel()
+		return nil, errors.Join(advise(err), n.replicas.close())
 	}
 	return n, nil
 }
 
-// dirs of a data directory, in the order in which they are made.
-const (
-	walDir       = "wal"
-	kvDir        = "kv"
-	catalogDir   = "catalog"
-	placementDir = "placement-1"
-)
-
-// unused returns an error if something of a node is in a directory that does not
-// say whose it is.
-func unused(fsys vfs.FS, dir string) error {
-	for _, sub := range []string{walDir, catalogDir, placementDir, kvDir} {
-		if _, err := fsys.List(path.Join(dir, sub)); !errors.Is(err, fs.ErrNotExist) {
-			return errors.Join(fmt.Errorf("%w: %s is missing, but %s is there", ErrIncomplete, nodeFileName, sub), err)
+// Serve waits until this node leads, and returns the facade of that leadership
+// with everything loaded. The caller closes it when it is Lost, before the next
+// Serve. After an error the node may still lead: the caller may try again.
+func (n *Node) Serve(ctx context.Context) (*Broker, error) {
+	for {
+		l, changed, err := n.leads()
+		if err != nil {
+			return nil, err
 		}
+		if l.all() {
+			b, err := n.serve(ctx, l)
+			if err == nil {
+				return b, nil
+			}
+			if now, _, failed := n.leads(); now == l || failed != nil {
+				return nil, err
+			}
+			n.log.Warn().Err(err).Msg("the leadership has ended before the node could serve")
+			continue
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// serve makes the facade of a leadership.
+func (n *Node) serve(ctx context.Context, l lead) (*Broker, error) {
+	b := newBroker(n, l)
+	stop := context.AfterFunc(ctx, b.cancel)
+	n.facade.Store(b)
+	if now, _, _ := n.leads(); now != l { // from here on, lose tells it
+		b.lose()
+	}
+	err := b.start()
+	if !stop() {
+		err = errors.Join(err, ctx.Err())
+	}
+	if err != nil {
+		n.facade.CompareAndSwap(b, nil)
+		return nil, errors.Join(err, b.abandon())
+	}
+	return b, nil
+}
+
+func (n *Node) leads() (l lead, changed <-chan struct{}, failed error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	switch {
+	case n.failed != nil:
+		failed = n.failed
+	case n.closed:
+		failed = errStopping()
+	}
+	return n.lead, n.changed, failed
+}
+
+// Changed returns a channel that is closed when the node begins or ceases to lead
+// one of its groups, or has failed.
+func (n *Node) Changed() <-chan struct{} {
+	_, changed, _ := n.leads()
+	return changed
+}
+
+// turn notes a change of what the node leads.
+func (n *Node) turn(fn func(*lead)) {
+	n.mu.Lock()
+	was := n.lead
+	fn(&n.lead)
+	now := n.lead
+	if now != was {
+		close(n.changed)
+		n.changed = make(chan struct{})
+	}
+	n.mu.Unlock()
+	if b := n.facade.Load(); b != nil && b.lead != now {
+		b.lose()
+	}
+}
+
+func term(l raftgroup.Leadership) uint64 {
+	if l.Leader {
+		return l.Term
+	}
+	return 0
+}
+
+func (n *Node) onCatalog(l raftgroup.Leadership) { n.turn(func(w *lead) { w.catalog = term(l) }) }
+
+func (n *Node) onPlacement(l raftgroup.Leadership) { n.turn(func(w *lead) { w.placement = term(l) }) }
+
+// fail notes that the replicas cannot go on.
+func (n *Node) fail(err error) {
+	n.mu.Lock()
+	first := n.failed == nil
+	if first {
+		n.failed = nodeFailed(err)
+		close(n.changed)
+		n.changed = make(chan struct{})
+	}
+	n.mu.Unlock()
+	if b := n.facade.Load(); b != nil {
+		b.fail(err)
+	} else if first {
+		n.log.Error().Err(err).Msg("the node has failed")
+	}
+}
+
+// Failed returns why the replicas cannot go on, or nil.
+func (n *Node) Failed() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.failed
+}
+
+// bury is placement.Config.Bury.
+func (n *Node) bury(f *placement.Burial) {
+	if b := n.facade.Load(); b != nil {
+		b.bury(f)
+		return
+	}
+	for i := range f.Letters {
+		f.Done(i, true) // who serves next does it
+	}
+}
+
+// wrote is placement.Config.Watch.
+func (n *Node) wrote(index uint64, written []placement.KV) {
+	if b := n.facade.Load(); b != nil {
+		b.retained.wrote(index, written)
+	}
+}
+
+// ClusterID returns the id of the cluster, 22 characters of base64url: no two
+// clusters have the same, and it stays over restarts.
+func (n *Node) ClusterID() string { return n.file.Cluster }
+
+// ID returns the node's name in its Raft groups.
+func (n *Node) ID() string { return n.file.raftID() }
+
+// Close closes the replicas, after the facade, which is the caller's to close.
+// Idempotent.
+func (n *Node) Close() error {
+	n.mu.Lock()
+	if n.closed {
+		n.mu.Unlock()
+		return nil
+	}
+	n.closed = true
+	close(n.changed)
+	n.changed = make(chan struct{})
+	n.mu.Unlock()
+	n.cancel()
+	if err := n.replicas.close(); err != nil {
+		return fmt.Errorf("close the node: %w", err)
 	}
 	return nil
-}
-
-// openLog opens the write-ahead log of a claimed directory. Only a directory that
-// has never been used gets a new one.
-func openLog(fsys vfs.FS, dir string, n nodeFile, opts wal.Options) (*wal.WAL, error) {
-	opts.MustExist = n.Used
-	for _, sub := range []string{catalogDir, path.Join(placementDir, "checkpoints"), path.Join(placementDir, "segments")} {
-		names, err := fsys.List(path.Join(dir, sub))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("data directory: %w", err)
-		}
-		opts.MustExist = opts.MustExist || len(names) > 0
-	}
-	log, err := wal.Open(fsys, path.Join(dir, walDir), opts)
-	if errors.Is(err, wal.ErrMissing) {
-		return nil, fmt.Errorf("%s: %w: what was confirmed is in the write-ahead log: %w", dir, ErrIncomplete, err)
-	}
-	if err != nil || n.Used {
-		return log, err
-	}
-	n.Used = true
-	if err := writeNodeFile(fsys, dir, n); err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", dir, err), log.Close())
-	}
-	return log, nil
-}
-
-func writeNodeFile(fsys vfs.FS, dir string, n nodeFile) error {
-	data, err := json.Marshal(n)
-	if err != nil {
-		return err
-	}
-	name := path.Join(dir, nodeFileName)
-	f, err := fsys.Create(name + ".tmp")
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteAt(append(data, '\n'), 0)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", nodeFileName, err)
-	}
-	if err := fsys.Rename(name+".tmp", name); err != nil {
-		return err
-	}
-	return fsys.SyncDir(dir)
-}
-
-func newNodeID() string {
-	var b [6]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return "node-" + hex.EncodeToString(b[:])
-}
-
-func newSecret() []byte {
-	secret := make([]byte, 32)
-	_, _ = rand.Read(secret) // never fails
-	return secret
-}
-
-// newClusterID draws a UUID, written as Kafka's clients know it: 22 characters
-// of base64url.
-func newClusterID() string {
-	id := newTopicID()
-	return base64.RawURLEncoding.EncodeToString(id[:])
 }

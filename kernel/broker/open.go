@@ -11,7 +11,6 @@ import (
 
 	"github.com/hashicorp/raft"
 
-	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/kernel/auth"
 	"github.com/trivium-mq/trivium/kernel/placement"
 	"github.com/trivium-mq/trivium/metasvc"
@@ -28,142 +27,105 @@ const (
 	startWait = 10 * time.Minute
 )
 
-// layers are what the broker stands on, in the order of opening.
-type layers struct {
-	lock     io.Closer
-	mux      *transport.Mux // nil without a cluster listener
-	wal      *wal.WAL
-	kv       *kv.Store
-	ownKV    bool
-	catalog  *metasvc.Catalog
-	durable  *placement.Group
-	volatile *placement.Group
+// replicas are what a node holds of its groups, in the order of opening.
+type replicas struct {
+	lock    io.Closer
+	mux     *transport.Mux // nil without a cluster listener
+	wal     *wal.WAL
+	kv      *kv.Store
+	ownKV   bool
+	catalog *metasvc.Catalog
+	durable *placement.Group
 }
 
-// Open starts a node on its data directory and returns when it can serve:
-// everything that was confirmed is there. Errors: ErrLocked, ErrFormat,
-// ErrIdentity, ErrIncomplete, and what the storage finds.
+// Open starts a node that is alone on its data directory and returns when it can
+// serve: everything that was confirmed is there. Closing it closes the node.
+// Errors: ErrLocked, ErrFormat, ErrIdentity, ErrIncomplete, and what the storage
+// finds.
 func Open(cfg Config) (*Broker, error) {
-	b := &Broker{
-		log: cfg.Logger, settings: *DefaultSettings(), limits: cfg.Limits.withDefaults(), version: cfg.Version,
-		now: cfg.Now, tables: cfg.Tables,
-		conns: make(map[kernel.ConnectionID]*Conn), counters: make(map[kernel.Protocol]*Counters),
-		empty: make(chan struct{}), closed: make(chan struct{}),
-	}
-	if b.now == nil {
-		b.now = time.Now
-	}
-	if b.tables == nil {
-		b.tables = noTables{}
-	}
-	if cfg.Settings != nil {
-		b.settings = *cfg.Settings
-	}
-	b.alarms = newAlarms(b.log)
-	b.access = newAccess(b.settings.Logins, b.log)
-	b.dead.loaded = make(chan struct{})
-	b.ctx, b.cancel = context.WithCancel(context.Background())
-	b.retained = newRetained(b, b.limits.RetainedMemory)
-	b.started = b.now()
-	if err := b.openLayers(cfg); err != nil {
-		b.cancel()
-		return nil, errors.Join(advise(err), b.layers.close())
-	}
-	err := b.load(cfg.Admin)
-	if err == nil {
-		err = b.register(cfg.Registerer)
-	}
+	n, err := OpenNode(cfg)
 	if err != nil {
-		b.timers.stop()
-		b.cancel()
-		return nil, errors.Join(err, b.layers.close())
+		return nil, err
 	}
-	close(b.dead.loaded)
-	b.watcher.Go(b.watchAccess)
-	b.watcher.Go(func() { b.watchAlarms(newMemoryGauge(b.limits.MemoryBytes)) })
+	ctx, cancel := context.WithTimeout(context.Background(), startWait)
+	defer cancel()
+	b, err := n.Serve(ctx)
+	if err != nil {
+		return nil, errors.Join(err, n.Close())
+	}
+	b.alone = true
 	return b, nil
 }
 
-func (b *Broker) openLayers(cfg Config) (err error) {
-	fsys := cfg.FS
+func (n *Node) openReplicas() (err error) {
+	fsys := n.cfg.FS
 	if fsys == nil {
 		fsys = vfs.OS()
 	}
-	dir := cfg.DataDir
-	node, lock, err := claimDir(fsys, dir, cfg.NodeID)
-	if err != nil {
+	dir := n.cfg.DataDir
+	if n.file, n.lock, err = claimDir(fsys, dir, n.cfg.NodeID, false); err != nil {
 		return err
 	}
-	b.nodeID, b.clusterID, b.lock = node.Node, node.Cluster, lock
-	b.access.secret = node.Secret
-	if err := b.listen(cfg.ClusterAddr); err != nil {
+	if err := n.listen(n.cfg.ClusterAddr); err != nil {
 		return err
 	}
 	unit := logUnit(fsys, dir)
-	if b.wal, err = openLog(fsys, dir, node, wal.Options{FileSize: unit, OnFailure: b.fail}); err != nil {
+	if n.wal, err = openLog(fsys, dir, n.file, wal.Options{FileSize: unit, OnFailure: n.fail}); err != nil {
 		return err
 	}
-	if r := b.wal.Recovery(); r.TornFile != "" {
-		b.log.Info().Str("file", r.TornFile).Int64("offset", r.TornAt).
+	if r := n.wal.Recovery(); r.TornFile != "" {
+		n.log.Info().Str("file", r.TornFile).Int64("offset", r.TornAt).
 			Msg("a write that was interrupted, and so never confirmed, was cut off the log")
 	}
-	if err := b.openKeyed(cfg, fsys, dir, unit); err != nil {
+	if err := n.openKeyed(fsys, dir, unit); err != nil {
 		return err
 	}
-	limits := b.limits.Placement
-	if cfg.Settings != nil && limits.RetentionBudget == 0 {
-		limits.RetentionBudget = cfg.Settings.RetentionBudget
+	n.catalog, err = metasvc.Open(metasvc.Config{
+		WAL: n.wal, FS: fsys, Dir: path.Join(dir, catalogDir), NodeID: n.ID(), Bootstrap: n.founders(),
+		Transport: n.transport(metasvc.CatalogGroup), OnLead: n.onCatalog, OnFailure: n.fail, Logger: n.log,
+	})
+	if err != nil {
+		return err
+	}
+	n.durable, err = placement.Open(n.placement(fsys, dir, unit))
+	return err
+}
+
+// placement is what the placement group is opened with.
+func (n *Node) placement(fsys vfs.FS, dir string, unit int64) placement.Config {
+	limits := n.limits.Placement
+	if n.cfg.Settings != nil && limits.RetentionBudget == 0 {
+		limits.RetentionBudget = n.settings.RetentionBudget
 	}
 	if limits.SealBytes == 0 {
 		limits.SealBytes = unit
 	}
-	b.catalog, err = metasvc.Open(metasvc.Config{
-		WAL: b.wal, FS: fsys, Dir: path.Join(dir, catalogDir), NodeID: b.nodeID,
-		Transport: b.transport(metasvc.CatalogGroup), OnFailure: b.fail, Logger: b.log,
-	})
-	if err != nil {
-		return err
-	}
-	pc := placement.Config{
+	return placement.Config{
 		ID: durablePlacement, FS: fsys, Dir: path.Join(dir, placementDir),
-		WAL: b.wal.Group(durablePlacement), KV: b.kv, Cache: slog.NewCache(b.limits.CacheBytes),
+		WAL: n.wal.Group(durablePlacement), KV: n.kv, Cache: slog.NewCache(n.limits.CacheBytes),
 		Raft: placement.Raft{
-			NodeID: b.nodeID, Bootstrap: []raftgroup.Server{{ID: b.nodeID, Address: b.nodeID}},
-			Transport: b.transport(durablePlacement),
+			NodeID: n.ID(), Bootstrap: n.founders(),
+			Transport: n.transport(durablePlacement),
 			Alone:     true, // nobody can join yet
 			KeepBytes: 1,    // the log from the older checkpoint on is enough
 		},
-		Logger: b.log, Now: cfg.Now, Limits: limits, Bury: b.bury, Watch: b.retained.wrote, OnFailure: b.fail,
-		OnDisk: b.alarms.disk, Hold: b.alarms.hold,
+		Logger: n.log, Now: n.cfg.Now, Limits: limits, Bury: n.bury, Watch: n.wrote, OnFailure: n.fail,
+		OnDisk: n.alarms.disk, Hold: n.alarms.hold, OnLead: n.onPlacement,
 	}
-	if b.durable, err = placement.Open(pc); err != nil {
-		return err
-	}
-	b.volatile, err = placement.OpenVolatile(placement.Config{
-		Logger: b.log, Now: cfg.Now, Limits: b.limits.Placement, Bury: b.bury, OnFailure: b.fail, Hold: b.alarms.hold,
-	})
-	if err != nil {
-		return err
-	}
-	return b.awaitLayers()
 }
 
-// awaitLayers waits until all groups lead.
-func (b *Broker) awaitLayers() error {
-	ctx, cancel := context.WithTimeout(b.ctx, startWait)
-	defer cancel()
-	if err := b.catalog.WaitReady(ctx); err != nil {
-		return err
+// founders are the first members of the groups, for the node that has founded the
+// cluster; others are added by who leads.
+func (n *Node) founders() []raftgroup.Server {
+	if n.file.joined() {
+		return nil
 	}
-	if err := b.durable.WaitReady(ctx); err != nil {
-		return fmt.Errorf("placement group %d: %w", durablePlacement, err)
-	}
-	return b.volatile.WaitReady(ctx)
+	return []raftgroup.Server{{ID: n.ID(), Address: n.ID()}}
 }
 
 // listen opens the cluster listener, unless it is off. Nothing protects it yet,
 // so it is for the loopback only.
-func (b *Broker) listen(addr string) error {
+func (n *Node) listen(addr string) error {
 	if addr == "" || addr == "off" {
 		return nil
 	}
@@ -174,42 +136,39 @@ func (b *Broker) listen(addr string) error {
 	if !auth.Loopback(l.Addr()) {
 		return errors.Join(fmt.Errorf("%w: %s: only a loopback address is possible without TLS, which is not there yet", ErrCluster, addr), l.Close())
 	}
-	b.mux = transport.NewMux(transport.MuxConfig{Listener: l, Logger: b.log})
+	n.mux = transport.NewMux(transport.MuxConfig{Listener: l, Logger: n.log})
 	return nil
 }
 
 // transport returns what makes the transport of a Raft group, nil without a
 // cluster listener.
-func (b *Broker) transport(group uint32) func() (raft.Transport, error) {
-	if b.mux == nil {
+func (n *Node) transport(group uint32) func() (raft.Transport, error) {
+	if n.mux == nil {
 		return nil
 	}
-	return func() (raft.Transport, error) { return b.mux.Group(group) }
+	return func() (raft.Transport, error) { return n.mux.Group(group) }
 }
 
 // close closes what is open, in reverse.
-func (l *layers) close() error {
+func (r *replicas) close() error {
 	var errs []error
-	if l.volatile != nil {
-		l.volatile.Close()
+	if r.durable != nil {
+		r.durable.Close()
 	}
-	if l.durable != nil {
-		l.durable.Close()
+	if r.catalog != nil {
+		errs = append(errs, r.catalog.Close())
 	}
-	if l.catalog != nil {
-		errs = append(errs, l.catalog.Close())
+	if r.kv != nil && r.ownKV {
+		errs = append(errs, r.kv.Close())
 	}
-	if l.kv != nil && l.ownKV {
-		errs = append(errs, l.kv.Close())
+	if r.mux != nil {
+		errs = append(errs, r.mux.Close())
 	}
-	if l.mux != nil {
-		errs = append(errs, l.mux.Close())
+	if r.wal != nil {
+		errs = append(errs, r.wal.Close())
 	}
-	if l.wal != nil {
-		errs = append(errs, l.wal.Close())
-	}
-	if l.lock != nil {
-		errs = append(errs, l.lock.Close())
+	if r.lock != nil {
+		errs = append(errs, r.lock.Close())
 	}
 	return errors.Join(errs...)
 }

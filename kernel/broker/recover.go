@@ -161,7 +161,7 @@ func (r *recovery) identity() error {
 		err = f.Close()
 	}
 	if err == nil {
-		_, err = identify(r.fs, r.dir, "")
+		_, err = identify(r.fs, r.dir, "", false)
 		if err == nil || errors.Is(err, ErrFormat) {
 			return err
 		}

@@ -255,7 +255,7 @@ func TestRecoverSegment(t *testing.T) {
 func TestRecoverIdentity(t *testing.T) {
 	dir := recoverable(t, 10)
 	name := filepath.Join(dir, nodeFileName)
-	n, err := identify(vfs.OS(), dir, "")
+	n, err := identify(vfs.OS(), dir, "", false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -197,7 +197,7 @@ func TestClusterID(t *testing.T) {
 	if other := open(t, t.TempDir()); other.ClusterID() == first {
 		t.Errorf("two clusters have the id %q", first)
 	}
-	old := fmt.Sprintf(`{"format":%d,"node":%q,"used":true}`, FormatVersion, b.nodeID)
+	old := fmt.Sprintf(`{"format":%d,"node":%q,"used":true}`, FormatVersion, b.node.file.Node)
 	if err := os.WriteFile(filepath.Join(dir, nodeFileName), []byte(old), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -220,8 +220,8 @@ func TestDataDirectory(t *testing.T) {
 		t.Errorf("another node: %v", err)
 	}
 	cluster := b.ClusterID()
-	if b = open(t, dir); b.nodeID != "n1" || b.ClusterID() != cluster {
-		t.Errorf("node id %q, cluster id %q after %q", b.nodeID, b.ClusterID(), cluster)
+	if b = open(t, dir); b.node.file.Node != "n1" || b.ClusterID() != cluster {
+		t.Errorf("node id %q, cluster id %q after %q", b.node.file.Node, b.ClusterID(), cluster)
 	}
 	shut(t, b)
 	file := fmt.Sprintf(`{"format":%d,"node":"n1"}`, FormatVersion+1)

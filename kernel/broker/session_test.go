@@ -308,14 +308,14 @@ func TestSubscribeAll(t *testing.T) {
 	for i := range 100 {
 		specs = append(specs, spec(fmt.Sprintf("many/%d/+", i), 1, 0))
 	}
-	before := b.wal.Stats().Syncs
+	before := b.node.wal.Stats().Syncs
 	for i, r := range s.SubscribeAll(soon(t), specs) {
 		if r.Err != nil || r.Attachment.Member == nil || r.Attachment.Subscription.Filter != specs[i].Subscription.Filter {
 			t.Fatalf("%d: %+v", i, r)
 		}
 	}
 	// One after the other they took 4 syncs each.
-	if n := b.wal.Stats().Syncs - before; n > 200 {
+	if n := b.node.wal.Stats().Syncs - before; n > 200 {
 		t.Errorf("%d syncs for %d subscriptions", n, len(specs))
 	}
 	mixed := s.SubscribeAll(soon(t), []SubscribeSpec{

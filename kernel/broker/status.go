@@ -57,9 +57,9 @@ type Overview struct {
 // Overview returns the totals now. Queues counts queues and shares; Ready, Held
 // and Members are those of all groups, sessions' included.
 func (b *Broker) Overview() Overview {
-	wal := b.wal.Stats()
+	wal := b.node.wal.Stats()
 	o := Overview{
-		NodeID: b.nodeID, Version: b.version, Started: b.started, Protocols: make(map[kernel.Protocol]*Counters),
+		NodeID: b.node.file.Node, Version: b.node.cfg.Version, Started: b.started, Protocols: make(map[kernel.Protocol]*Counters),
 		Syncs: uint64(wal.Syncs), LogBytes: uint64(wal.AppendedBytes),
 	}
 	o.DiskFree, o.DiskLow = b.durable.Disk()

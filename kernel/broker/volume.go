@@ -29,19 +29,19 @@ func logUnit(fsys vfs.FS, dir string) int64 {
 // openKeyed opens the store of the keyed state. What is in it is filled in anew
 // at each start, so on a full disk it is kept in memory: a node that could not
 // start could not drain either.
-func (b *Broker) openKeyed(cfg Config, fsys vfs.FS, dir string, unit int64) (err error) {
-	if b.kv = cfg.KV; b.kv != nil {
+func (n *Node) openKeyed(fsys vfs.FS, dir string, unit int64) (err error) {
+	if n.kv = n.cfg.KV; n.kv != nil {
 		return nil
 	}
-	b.ownKV = true
+	n.ownKV = true
 	free, err := fsys.Free(dir)
-	if low := err == nil && free < kv.Room+unit; cfg.FS != nil || low {
+	if low := err == nil && free < kv.Room+unit; n.cfg.FS != nil || low {
 		if low {
-			b.log.Warn().Int64("free", free).Msg("the disk is low: sessions and offsets are kept in memory besides the log until the next start")
+			n.log.Warn().Int64("free", free).Msg("the disk is low: sessions and offsets are kept in memory besides the log until the next start")
 		}
-		b.kv, err = kv.OpenMemory()
+		n.kv, err = kv.OpenMemory()
 		return err
 	}
-	b.kv, err = kv.Open(path.Join(dir, kvDir), func() (int64, error) { return fsys.Free(dir) })
+	n.kv, err = kv.Open(path.Join(dir, kvDir), func() (int64, error) { return fsys.Free(dir) })
 	return err
 }

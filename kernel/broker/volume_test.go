@@ -36,8 +36,8 @@ func TestLogUnitFollowsTheVolume(t *testing.T) {
 func TestNodeStartsOnALowDisk(t *testing.T) {
 	for free, onDisk := range map[int64]bool{kv.Room + maxLogUnit - 1: false, kv.Room + 2*maxLogUnit: true} {
 		dir := t.TempDir()
-		b := &Broker{log: zerolog.Nop()}
-		if err := b.openKeyed(Config{}, volume{FS: vfs.OS(), free: free}, dir, maxLogUnit); err != nil {
+		b := &Node{log: zerolog.Nop()}
+		if err := b.openKeyed(volume{FS: vfs.OS(), free: free}, dir, maxLogUnit); err != nil {
 			t.Fatal(err)
 		}
 		files, err := vfs.OS().List(dir)
