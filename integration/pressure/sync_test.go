@@ -1,61 +1,22 @@
 package pressure
 
 import (
-	"context"
-	"errors"
-	"net"
-	"os"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	amqp091 "github.com/rabbitmq/amqp091-go"
 
 	"github.com/trivium-mq/trivium/integration/harness"
-	"github.com/trivium-mq/trivium/kernel/broker"
-	"github.com/trivium-mq/trivium/protocols/amqp"
 	"github.com/trivium-mq/trivium/storage/vfs"
 )
-
-// faulty is a node in this process, whose disk a test can break.
-type faulty struct {
-	broker *broker.Broker
-	fault  *vfs.Fault
-	at     harness.Addresses
-}
-
-func openFaulty(t *testing.T, dir string) (n *faulty, end func()) {
-	t.Helper()
-	log := zerolog.New(os.Stderr).Level(zerolog.Disabled)
-	n = &faulty{fault: vfs.NewFault(vfs.OS())}
-	var err error
-	n.broker, err = broker.Open(broker.Config{DataDir: dir, FS: n.fault, Logger: log, Version: "test"})
-	harness.Must(t, err)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(errors.Join(err, n.broker.Close(context.Background())))
-	}
-	n.at.AMQP = l.Addr().String()
-	server, served := amqp.NewServer(amqp.Config{Broker: n.broker, Logger: log, Heartbeat: time.Second}), make(chan error, 1)
-	go func() { served <- server.Serve(l) }()
-	return n, func() {
-		ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
-		defer cancel()
-		// A node that has failed cannot close its log in order.
-		_ = server.Shutdown(ctx)
-		harness.Must(t, <-served)
-		_ = n.broker.Close(ctx)
-	}
-}
 
 // TestRow5SyncFails: a sync that fails once is not tried again. What waits for its
 // confirm does not get one, the node serves no more, and after a restart what was
 // confirmed before is there.
 func TestRow5SyncFails(t *testing.T) {
 	dir := t.TempDir()
-	n, end := openFaulty(t, dir)
+	n, end := openFaulty(t, dir, 0)
 	conn, ch, _, err := n.at.OpenAMQP()
 	harness.Must(t, err)
 	ended := conn.NotifyClose(make(chan *amqp091.Error, 1))
@@ -76,7 +37,7 @@ func TestRow5SyncFails(t *testing.T) {
 	}
 	end()
 
-	n, end = openFaulty(t, dir)
+	n, end = openFaulty(t, dir, 0)
 	defer end()
 	_, ch = n.at.DialAMQP(t)
 	d, ok, err := ch.Get("q", true)
@@ -88,7 +49,7 @@ func TestRow5SyncFails(t *testing.T) {
 // TestRow7SlowSync: with syncs that take two seconds confirms are late, and nothing
 // else: heartbeats of one second are kept, and no connection ends.
 func TestRow7SlowSync(t *testing.T) {
-	n, end := openFaulty(t, t.TempDir())
+	n, end := openFaulty(t, t.TempDir(), 0)
 	defer end()
 	conn, ch := n.at.DialAMQP(t)
 	ended := conn.NotifyClose(make(chan *amqp091.Error, 1))

@@ -78,7 +78,11 @@ func (a *alarms) disk(low bool, free, floor int64) {
 		now.Disk = Alarm{}
 		if low {
 			a.raised[0].Add(1)
-			now.Disk = Alarm{On: true, Since: time.Now(), Reason: fmt.Sprintf("%d MiB of the disk are free, publishes need %d MiB", free>>20, floor>>20)}
+			reason := fmt.Sprintf("%d MiB of the disk are free, publishes need %d MiB", free>>20, floor>>20)
+			if free >= floor {
+				reason = fmt.Sprintf("%d MiB of the disk are free, but a file could not be written for want of room", free>>20)
+			}
+			now.Disk = Alarm{On: true, Since: time.Now(), Reason: reason}
 		}
 	})
 }

@@ -16,10 +16,13 @@ type disk struct {
 	floor  int64
 	logger zerolog.Logger
 	tell   func(low bool, free, floor int64) // may be nil
-	low    atomic.Bool
-	deaf   atomic.Bool  // free has failed
-	room   atomic.Int64 // free bytes at the last look
-	seen   uint64       // bytes that the log had at the last look of wrote
+	// cramped says that a file could not be made or written for want of room, however
+	// much is said to be free: there are quotas. nil: never.
+	cramped func() bool
+	low     atomic.Bool
+	deaf    atomic.Bool  // free has failed
+	room    atomic.Int64 // free bytes at the last look
+	seen    uint64       // bytes that the log had at the last look of wrote
 }
 
 // lookBytes is how much may be written between two looks.
@@ -60,12 +63,13 @@ func (d *disk) look() {
 	d.room.Store(free)
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	cramped := d.cramped != nil && d.cramped()
 	switch {
-	case free < d.floor:
+	case free < d.floor || cramped:
 		if !d.low.Load() {
 			d.notify(true, free)
 			d.low.Store(true)
-			d.logger.Error().Int64("free", free).Int64("floor", d.floor).Msg("the disk is low: publishes are refused")
+			d.logger.Error().Int64("free", free).Int64("floor", d.floor).Bool("cramped", cramped).Msg("the disk is low: publishes are refused")
 		}
 	case free-d.floor >= d.floor/8: // not at every file that comes and goes
 		if d.low.Swap(false) {

@@ -1,7 +1,6 @@
 package placement
 
 import (
-	"sync"
 	"testing"
 
 	"github.com/trivium-mq/trivium/kernel"
@@ -18,32 +17,49 @@ func consume(t *testing.T, g *Group, id GroupID, n int) {
 	m.Leave()
 }
 
+// offer publishes like publish, until the disk is low, and returns the next number.
+func offer(t *testing.T, g *Group, set *TargetSet, from, to uint64) uint64 {
+	t.Helper()
+	a, next := newAnswers(), from
+	for ; next < to; next++ {
+		if err := g.Append(set, numbered(next), a, next); err != nil {
+			code(t, err, kernel.CodePressure)
+			break
+		}
+	}
+	if next > from {
+		a.wait(t, int(next-from))
+	}
+	return next
+}
+
+// publishPatiently publishes like publish, and waits while the disk is low.
+func publishPatiently(t *testing.T, g *Group, set *TargetSet, from, to uint64) {
+	t.Helper()
+	for ctx := soon(t); from < to; {
+		from = offer(t, g, set, from, to)
+		must(t, ctx.Err())
+	}
+}
+
 // TestSealIsRetaken: a seal that finds no room on the disk is not tried for ever
 // with what it once captured. When consumers have settled everything, the next
 // one needs no room; publishing goes on, also after a restart.
 func TestSealIsRetaken(t *testing.T) {
-	failed := make(chan struct{})
-	fail := sync.OnceFunc(func() { close(failed) })
-	fs := vfs.NewFault(vfs.NewMem(), vfs.Rule{
-		Op: vfs.OpWrite, Name: "*.seg.tmp", Err: vfs.ErrNoSpace, Before: func(vfs.Op, string) { fail() },
-	})
+	fs := vfs.NewFault(vfs.NewMem(), vfs.Rule{Op: vfs.OpWrite, Name: "*.seg.tmp", Err: vfs.ErrNoSpace})
 	n := newNode(t, fs, "data")
 	n.limits.SealBytes = 8 << 10
 	g := n.open()
 	parts, id := queue(t, g, 1, 1, kernel.RetainUsed)
 	count := uint64(0)
-	for more := true; more; count += 10 {
-		publish(t, g, g.Targets(parts...), count, count+10)
-		select {
-		case <-failed:
-			more = false
-		default:
-		}
+	for full := false; !full; {
+		next := offer(t, g, g.Targets(parts...), count, count+10)
+		count, full = next, next < count+10 // it is refused since the seal has failed
 	}
 	consume(t, g, id, int(count))
 	awaitCheckpoint(t, g) // while a segment still could not be written
 	fs.Clear()
-	publish(t, g, g.Targets(parts...), count, count+10)
+	publishPatiently(t, g, g.Targets(parts...), count, count+10)
 	n.close(g)
 
 	g = n.open()
@@ -64,7 +80,7 @@ func TestSealFindsRoom(t *testing.T) {
 	g := n.open()
 	parts, id := queue(t, g, 1, 1, kernel.RetainUsed)
 	for i := uint64(0); i < 2000; i += 10 {
-		publish(t, g, g.Targets(parts...), i, i+10)
+		publishPatiently(t, g, g.Targets(parts...), i, i+10)
 	}
 	awaitCheckpoint(t, g)
 	n.close(g)
@@ -191,4 +207,39 @@ func TestDiskIsLookedAt(t *testing.T) {
 	if looks != 4 || !d.low.Load() {
 		t.Errorf("looked %d times, low: %v", looks, d.low.Load())
 	}
+}
+
+// TestNoRoomForTheLog: publishes are refused as soon as the next file of the log
+// cannot be made, although the disk is said to have room, as with a quota; what was
+// published is handed out and settled in the rest of the present one, and it ends by
+// itself.
+func TestNoRoomForTheLog(t *testing.T) {
+	fs := vfs.NewFault(vfs.NewMem(), vfs.Rule{Op: vfs.OpPreallocate, Name: "*.wal", After: 1, Err: vfs.ErrNoSpace})
+	n := newNode(t, fs, "data")
+	told := make(chan bool, 10)
+	n.onDisk = func(low bool, _, _ int64) { told <- low }
+	g := n.open()
+	defer n.close(g)
+	parts, id := queue(t, g, 1, 1, kernel.RetainUsed)
+	set, a, count := g.Targets(parts...), newAnswers(), uint64(0)
+	for {
+		err := g.Append(set, &kernel.Record{Value: make([]byte, 64<<10)}, a, count)
+		if err != nil {
+			code(t, err, kernel.CodePressure)
+			break
+		}
+		count++
+		a.wait(t, int(count))
+	}
+	if low := <-told; !low {
+		t.Error("told that there is room")
+	}
+	consume(t, g, id, int(count))
+	fs.Clear()
+	eventually(t, g, "room", func() bool { return !g.disk.low.Load() })
+	if low := <-told; low {
+		t.Error("told that there is no room")
+	}
+	publish(t, g, set, count, count+10)
+	consume(t, g, id, 10)
 }

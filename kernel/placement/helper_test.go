@@ -29,6 +29,7 @@ type node struct {
 	keep   int64 // Raft.KeepBytes
 	now    func() time.Time
 	bury   func(*Burial)
+	onDisk func(low bool, free, floor int64)
 }
 
 func newNode(t testing.TB, fs vfs.FS, dir string) *node {
@@ -64,7 +65,7 @@ func (n *node) tryOpen() (*Group, error) {
 	return Open(Config{
 		ID: 1, FS: n.fs, Dir: filepath.Join(n.dir, "p1"), WAL: n.wal.Group(1), KV: n.kv,
 		Raft:   Raft{NodeID: "n1", Bootstrap: []raftgroup.Server{{ID: "n1", Address: "n1"}}, KeepBytes: n.keep},
-		Shards: 2, Logger: zerolog.Nop(), Limits: n.limits, Now: n.now, Bury: n.bury,
+		Shards: 2, Logger: zerolog.Nop(), Limits: n.limits, Now: n.now, Bury: n.bury, OnDisk: n.onDisk,
 	})
 }
 

@@ -93,13 +93,18 @@ func (w *WAL) runRound() {
 	for _, r := range batch[1:] {
 		r.wake <- false
 	}
+	w.handOver()
+	w.mu.Unlock()
+}
+
+// handOver passes the pen to the next one that waits. The caller holds mu.
+func (w *WAL) handOver() {
 	if len(w.queue) > 0 {
 		w.queue[0].wake <- true
 	} else {
 		w.busy = false
 		w.idle.Broadcast()
 	}
-	w.mu.Unlock()
 }
 
 // takeBatch removes from the queue what goes into one round: at most one

@@ -185,3 +185,32 @@ func TestPageCache(t *testing.T) {
 		t.Errorf("after a power loss %v", got)
 	}
 }
+
+// TestRoom: that the next file cannot be made is known while half of the present
+// one is left, and ends, by trying again, when there is room.
+func TestRoom(t *testing.T) {
+	disk := vfs.NewMem()
+	fault := vfs.NewFault(disk)
+	w, err := Open(fault, "wal", Options{FileSize: 16 << 10})
+	must(t, err)
+	g := w.Group(1)
+	fault.Add(vfs.Rule{Op: vfs.OpPreallocate, Name: "*.wal", Err: vfs.ErrNoSpace})
+	next := uint64(1)
+	for ; next <= 9; next++ {
+		must(t, g.StoreLogs(entries(next, next, 1000)))
+	}
+	w.ahead.Wait()
+	if err := w.MakeRoom(); !errors.Is(err, vfs.ErrNoSpace) {
+		t.Fatalf("half full: %v", err)
+	}
+	must(t, g.StoreLogs(entries(next, next, 1000))) // the other half is there
+	w.ahead.Wait()
+	fault.Clear()
+	if err := w.MakeRoom(); !errors.Is(err, vfs.ErrNoSpace) {
+		t.Fatalf("before another try: %v", err)
+	}
+	w.ahead.Wait()
+	must(t, w.MakeRoom())
+	must(t, g.StoreLogs(entries(next+1, next+20, 1000)))
+	must(t, w.Close())
+}

@@ -49,6 +49,12 @@ const cacheOverhead = 128
 // ID returns the id of the group.
 func (g *Group) ID() uint32 { return g.id }
 
+// Room is [WAL.Room].
+func (g *Group) Room() error { return g.w.Room() }
+
+// MakeRoom is [WAL.MakeRoom].
+func (g *Group) MakeRoom() error { return g.w.MakeRoom() }
+
 // IsMonotonic says that the log has no holes.
 func (g *Group) IsMonotonic() bool { return true }
 

@@ -1,8 +1,11 @@
 package wal
 
 import (
+	"errors"
 	"maps"
 	"slices"
+
+	"github.com/trivium-mq/trivium/storage/vfs"
 )
 
 // spareFile is the outcome of making a file ahead of need.
@@ -30,7 +33,67 @@ func (w *WAL) nextFile(seq uint64, size int64) (*file, error) {
 	if err != nil {
 		return nil, err
 	}
-	return createFile(w.fs, w.dir, seq, size, salt)
+	f, err := createFile(w.fs, w.dir, seq, size, salt)
+	w.made(err)
+	return f, err
+}
+
+// made notes whether a file could be made.
+func (w *WAL) made(err error) {
+	switch {
+	case err == nil:
+		w.cramped.Store(nil)
+	case errors.Is(err, vfs.ErrNoSpace) && !w.opts.NoAhead:
+		w.cramped.Store(&err)
+	}
+}
+
+// Room returns an error matching vfs.ErrNoSpace once the next file could not be made,
+// which is tried when the present one is half full: what writes much should stop
+// then, so that the rest is left to what gives space back. It costs an atomic load.
+func (w *WAL) Room() error {
+	if err := w.cramped.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// MakeRoom has the next file tried again if it could not be made, in the background,
+// and returns Room.
+func (w *WAL) MakeRoom() error {
+	if w.Room() == nil {
+		return nil
+	}
+	w.mu.Lock()
+	free := !w.busy && !w.closed && w.failed == nil
+	if free {
+		w.busy = true // what the writer owns is ours
+	}
+	w.mu.Unlock()
+	if free {
+		w.tryAhead()
+		w.mu.Lock()
+		w.handOver()
+		w.mu.Unlock()
+	}
+	return w.Room()
+}
+
+// tryAhead is makeAhead after an attempt that has failed. Writer only.
+func (w *WAL) tryAhead() {
+	if w.making {
+		select {
+		case s := <-w.spare:
+			if s.file != nil {
+				w.spare <- s
+				return
+			}
+			w.making = false
+		default:
+			return // on its way
+		}
+	}
+	w.makeAhead(w.cur)
 }
 
 // makeAhead has the next file made once the present one is half full.
@@ -45,6 +108,7 @@ func (w *WAL) makeAhead(cur *file) {
 	w.making = true
 	w.ahead.Go(func() {
 		f, err := createFile(w.fs, w.dir, cur.seq+1, w.opts.FileSize, salt)
+		w.made(err)
 		w.spare <- spareFile{f, err}
 	})
 }

@@ -149,6 +149,8 @@ type WAL struct {
 	making bool
 	ahead  sync.WaitGroup
 
+	cramped atomic.Pointer[error] // why the next file could not be made; nil: it could, or is not due
+
 	recovery Recovery
 	syncs    atomic.Int64
 	syncTime atomic.Int64
