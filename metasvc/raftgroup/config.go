@@ -38,6 +38,14 @@ type Config struct {
 	// must return soon and must not call Close. May be nil.
 	Watch func(Leadership)
 
+	// OnLease is called when [Group.Lease] holds again after it had lapsed. It must
+	// not block. May be nil.
+	OnLease func()
+
+	// Mono is the clock of Lease: nanoseconds that never go back, since whenever;
+	// default since Open.
+	Mono func() int64
+
 	// OnFailure is called when the group can not go on: an error of a restart.
 	// May be nil.
 	OnFailure func(error)
@@ -45,9 +53,12 @@ type Config struct {
 	Logger zerolog.Logger
 	Timing Timing
 
-	// KeepBytes is how much log stays before a checkpoint, so that a follower
-	// that was away for a moment needs no checkpoint; default 64 MiB.
+	// KeepBytes is how much log stays before a checkpoint; default 64 MiB.
 	KeepBytes int64
+
+	// KeepPeers is the same while there are other members, so that one that was away
+	// for a moment needs no checkpoint; default 64 MiB, and never less than KeepBytes.
+	KeepPeers int64
 
 	// MaxAppendEntries bounds a group commit, a message to a follower, and a
 	// batch of Apply, in entries; default 16.
@@ -68,6 +79,10 @@ func (c Config) withDefaults() (Config, error) {
 	if c.KeepBytes == 0 {
 		c.KeepBytes = 64 << 20
 	}
+	if c.KeepPeers == 0 {
+		c.KeepPeers = 64 << 20
+	}
+	c.KeepPeers = max(c.KeepPeers, c.KeepBytes)
 	if c.MaxAppendEntries == 0 {
 		c.MaxAppendEntries = 16
 	}

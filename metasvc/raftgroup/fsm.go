@@ -17,6 +17,8 @@ import (
 type fsm struct {
 	machine  Machine
 	restored chan<- struct{} // a checkpoint was installed; cap 1
+	// configured is told of configurations as they are applied.
+	configured func(raft.Configuration)
 
 	handed    atomic.Uint64 // everything up to it is committed and given to the machine
 	applied   atomic.Uint64 // everything up to it is in the machine
@@ -53,6 +55,7 @@ func (f *fsm) ApplyBatch(logs []*raft.Log) []any {
 			f.mu.Lock()
 			f.configs = append(f.configs, configuration{l.Index, l.Data})
 			f.mu.Unlock()
+			f.configured(raft.DecodeConfiguration(l.Data))
 		}
 	}
 	f.handed.Store(applied)

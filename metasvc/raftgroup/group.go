@@ -28,6 +28,7 @@ type Group struct {
 
 	collector collector
 	verifier  verifier
+	lease     *lease
 
 	notify   chan bool             // from the library: leadership won, lost
 	observed chan raft.Observation // another node leads
@@ -56,12 +57,13 @@ func Open(cfg Config) (*Group, error) {
 		done:     make(chan struct{}),
 	}
 	g.leadership.Store(&Leadership{})
+	g.lease = newLease(&cfg)
 	c := newest(cfg.Checkpoints)
 	if c.Index != cfg.Restored {
 		return nil, fmt.Errorf("raftgroup: group %d: the machine holds the checkpoint at %d, the newest one is at %d",
 			cfg.Group.ID(), cfg.Restored, c.Index)
 	}
-	g.fsm = &fsm{machine: cfg.Machine, restored: g.restored}
+	g.fsm = &fsm{machine: cfg.Machine, restored: g.restored, configured: g.lease.configure}
 	g.fsm.begin(c)
 	if err := g.start(c); err != nil {
 		return nil, fmt.Errorf("raftgroup: group %d: %w", cfg.Group.ID(), err)
@@ -102,7 +104,15 @@ func (g *Group) transport() (raft.Transport, error) {
 	if g.cfg.Transport == nil {
 		return transport.NewSolo(g.cfg.NodeID), nil
 	}
-	return g.cfg.Transport()
+	t, err := g.cfg.Transport()
+	if err != nil {
+		return nil, err
+	}
+	w, err := g.lease.observe(t)
+	if err != nil {
+		closeTransport(t)
+	}
+	return w, err
 }
 
 func closeTransport(t raft.Transport) {
@@ -167,6 +177,7 @@ func (g *Group) lead() {
 	if err != nil || r.State() != raft.Leader {
 		return
 	}
+	g.lease.begin(term, r.GetConfiguration().Configuration())
 	g.announce(Leadership{Leader: true, LeaderID: g.cfg.NodeID, Term: term})
 }
 
@@ -176,6 +187,7 @@ func (g *Group) follow() {
 	if string(id) == g.cfg.NodeID {
 		return // the barrier is not through, lead will tell
 	}
+	g.lease.begin(0, raft.Configuration{})
 	g.announce(Leadership{LeaderID: string(id), Term: r.CurrentTerm()})
 }
 

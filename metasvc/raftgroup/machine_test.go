@@ -163,7 +163,7 @@ func openNode(t testing.TB, id string, fs vfs.FS, o nodeOptions) (*node, error) 
 	}
 	n.group, err = Open(Config{
 		Group: n.wal.Group(7), NodeID: id, Checkpoints: n.store, Machine: n.machine, Restored: meta.Index,
-		Bootstrap: o.servers, Transport: o.transport, KeepBytes: o.keep, Timing: o.timing,
+		Bootstrap: o.servers, Transport: o.transport, KeepBytes: o.keep, KeepPeers: o.keep, Timing: o.timing,
 		Logger: zerolog.New(zerolog.NewTestWriter(t)).With().Timestamp().Str("node", id).Logger().Level(testLevel),
 		Watch:  func(l Leadership) { n.watch <- l },
 	})

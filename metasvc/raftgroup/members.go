@@ -16,6 +16,24 @@ func (g *Group) Servers() []Server {
 	return out
 }
 
+// Alone tells whether this node is the only member, as of the newest configuration.
+func (g *Group) Alone() bool {
+	servers := g.raft.Load().GetConfiguration().Configuration().Servers
+	return len(servers) == 1 && string(servers[0].ID) == g.cfg.NodeID
+}
+
+// Sole tells whether a configuration, as a checkpoint has it, has the node as its
+// only member.
+func Sole(configuration []byte, nodeID string) (sole bool) {
+	defer func() {
+		if recover() != nil { // DecodeConfiguration has no other way to complain
+			sole = false
+		}
+	}()
+	servers := raft.DecodeConfiguration(configuration).Servers
+	return len(servers) == 1 && string(servers[0].ID) == nodeID
+}
+
 // AddServer adds a member, moves it to another address, or promotes a learner.
 // A new voter should be added as a learner and promoted once it has caught up.
 func (g *Group) AddServer(ctx context.Context, s Server) error {

@@ -146,7 +146,27 @@ func (g *Group) Barrier(ctx context.Context) error {
 // TransferLeadership hands the leadership to a caught-up voter, and returns
 // when this node no longer leads. Meanwhile proposals get ErrNotApplied.
 func (g *Group) TransferLeadership(ctx context.Context) error {
-	return g.call(ctx, (*raft.Raft).LeadershipTransfer)
+	return g.transfer(ctx, (*raft.Raft).LeadershipTransfer)
+}
+
+// transfer gives the leadership away. There is no lease until that is over, whatever
+// becomes of the context.
+func (g *Group) transfer(ctx context.Context, begin func(*raft.Raft) raft.Future) error {
+	return g.call(ctx, func(r *raft.Raft) raft.Future {
+		g.lease.suspend()
+		return handover{begin(r), g.lease}
+	})
+}
+
+// handover is the future of a transfer.
+type handover struct {
+	raft.Future
+	lease *lease
+}
+
+func (h handover) Error() error {
+	defer h.lease.resume()
+	return h.Future.Error()
 }
 
 // TransferLeadershipTo hands the leadership to the voter of that id, and returns when
@@ -154,7 +174,7 @@ func (g *Group) TransferLeadership(ctx context.Context) error {
 func (g *Group) TransferLeadershipTo(ctx context.Context, serverID string) error {
 	for _, s := range g.Servers() {
 		if s.ID == serverID && !s.Learner {
-			return g.call(ctx, func(r *raft.Raft) raft.Future {
+			return g.transfer(ctx, func(r *raft.Raft) raft.Future {
 				return r.LeadershipTransferToServer(raft.ServerID(s.ID), raft.ServerAddress(s.Address))
 			})
 		}

@@ -81,10 +81,17 @@ func (g *Group) Cut(index uint64) error {
 		return fmt.Errorf("raftgroup: cut to %d, but the newest checkpoint is at %d", index, newest(g.cfg.Checkpoints).Index)
 	}
 	g.fsm.forget(index)
-	if err := cutLog(g.cfg.Group, index, g.cfg.KeepBytes); err != nil {
+	if err := cutLog(g.cfg.Group, index, g.keepBytes()); err != nil {
 		return fmt.Errorf("raftgroup: cut group %d: %w", g.cfg.Group.ID(), err)
 	}
 	return nil
+}
+
+func (g *Group) keepBytes() int64 {
+	if g.Alone() {
+		return g.cfg.KeepBytes
+	}
+	return g.cfg.KeepPeers
 }
 
 // logCutter is the part of a log that cutLog needs.
