@@ -2,7 +2,6 @@ package transport
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"net"
 	"sync"
@@ -114,29 +113,31 @@ func (l *layer) track(c net.Conn) (*conn, error) {
 	return t, nil
 }
 
-// Dial implements raft.StreamLayer.
+// take gives the group a connection that a peer has made.
+func (l *layer) take(c *Conn) error {
+	tracked, err := l.track(c.Conn)
+	if err != nil {
+		return err
+	}
+	if err := l.put(tracked); err != nil {
+		_ = tracked.Close()
+		return err
+	}
+	return nil
+}
+
+// Dial implements raft.StreamLayer. The address is one of serial.
 func (l *layer) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(l.mux.ctx, timeout)
 	defer cancel()
-	c, err := l.mux.cfg.Dial(ctx, string(addr))
+	id, at := splitTarget(addr)
+	c, _, err := l.mux.Dial(ctx, at, Hello{Kind: KindGroup, Group: l.id, To: id})
 	if err != nil {
 		return nil, err
 	}
 	t, err := l.track(c)
 	if err != nil {
 		_ = c.Close()
-		return nil, err
-	}
-	b := binary.BigEndian.AppendUint32([]byte(magic), l.id)
-	err = t.SetWriteDeadline(time.Now().Add(timeout))
-	if err == nil {
-		_, err = t.Write(b)
-	}
-	if err == nil {
-		err = t.SetWriteDeadline(time.Time{})
-	}
-	if err != nil {
-		_ = t.Close()
 		return nil, err
 	}
 	return t, nil

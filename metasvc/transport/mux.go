@@ -1,12 +1,9 @@
 package transport
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"sync"
 	"time"
@@ -16,20 +13,16 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// A connection for a group begins with 8 bytes: the magic and the id of the
-// group, big-endian. Everything else belongs to somebody else, see [Mux.Rest].
 const (
-	magic        = "RFT1"
-	preambleSize = 8
-
-	// preambleTimeout is how long a new connection may take to say what it is.
-	preambleTimeout = 5 * time.Second
+	// helloTimeout is how long a new connection may take to say what it is, and to
+	// be admitted or refused.
+	helloTimeout = 5 * time.Second
 
 	// maxNewcomers bounds the connections that have not said it yet.
 	maxNewcomers = 256
 
 	// backlog bounds the connections that wait to be accepted by a group or by
-	// whoever serves the rest.
+	// whoever serves their kind.
 	backlog = 16
 )
 
@@ -45,13 +38,24 @@ type MuxConfig struct {
 	// Dial connects to a peer, with TLS if the peers want it; default plain TCP.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 
-	// Authorize looks at a new connection, such as at the certificate of its
-	// peer, before any of its bytes reaches a group. Nil lets all pass.
-	Authorize func(net.Conn) error
+	// Self is who this node is; nil says nothing. It is asked for each connection.
+	Self func() Identity
 
-	// Resolve returns the present address of a node. Nil, or an error, means
-	// the address in the group's configuration.
-	Resolve func(nodeID string) (string, error)
+	// Admit looks at a new connection and its hello before it is given to anybody. An
+	// error is the answer, a [*Refusal] with its code; the context ends when the other
+	// side need not wait any more. Nil lets all pass.
+	Admit func(ctx context.Context, c net.Conn, h Hello) error
+
+	// Verify looks at who has answered a hello of this node; if it is refused, at
+	// who refuses. An error ends the connection. Nil believes all.
+	Verify func(ctx context.Context, c net.Conn, h Hello, who Identity) error
+
+	// Resolve returns the present address of a node by its Raft id. Nil, or an error,
+	// means the address in the group's configuration.
+	Resolve func(raftID string) (string, error)
+
+	// Witness is told what peers have promised, nil = nobody.
+	Witness Witness
 
 	// Timeout of calls to peers; default 10 s.
 	Timeout time.Duration
@@ -59,13 +63,13 @@ type MuxConfig struct {
 	Logger zerolog.Logger
 }
 
-// Mux carries all Raft groups of a node over one port, and hands on the
-// connections that are none of its own.
+// Mux carries all that nodes say to each other over one port: their Raft groups,
+// and connections of other kinds, which it hands on.
 type Mux struct {
 	cfg    MuxConfig
 	work   sync.WaitGroup
 	slots  chan struct{}
-	rest   *queue
+	kinds  map[Kind]*queue
 	cancel context.CancelFunc
 	ctx    context.Context
 
@@ -95,7 +99,7 @@ func NewMux(cfg MuxConfig) *Mux {
 	m := &Mux{
 		cfg:       cfg,
 		slots:     make(chan struct{}, maxNewcomers),
-		rest:      newQueue(cfg.Listener.Addr()),
+		kinds:     map[Kind]*queue{KindRPC: newQueue(cfg.Listener.Addr()), KindTunnel: newQueue(cfg.Listener.Addr())},
 		groups:    map[uint32]*layer{},
 		newcomers: map[net.Conn]struct{}{},
 	}
@@ -104,9 +108,18 @@ func NewMux(cfg MuxConfig) *Mux {
 	return m
 }
 
-// Rest gives the connections that are not for a Raft group, for a gRPC server.
+// Listener gives the connections of a kind other than KindGroup; each is a [*Conn].
 // Until it is accepted from, a few of them wait and the others are closed.
-func (m *Mux) Rest() net.Listener { return m.rest }
+func (m *Mux) Listener(k Kind) net.Listener { return m.kinds[k] }
+
+// Conn is a connection that a peer has made, and what it has said first.
+type Conn struct {
+	net.Conn
+	Hello Hello
+}
+
+// NetConn returns the connection below: a socket, or a TLS connection.
+func (c *Conn) NetConn() net.Conn { return c.Conn }
 
 // Group returns a new transport for a group. The one before it must be closed.
 //
@@ -125,7 +138,6 @@ func (m *Mux) Group(id uint32) (raft.Transport, error) {
 	l := &layer{queue: newQueue(address(m.cfg.Advertise)), mux: m, id: id, conns: map[*conn]struct{}{}}
 	m.groups[id] = l
 	l.trans = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
-		ServerAddressProvider:   resolver(m.cfg.Resolve),
 		Logger:                  hclog.NewNullLogger(), // what matters, Raft itself says too
 		Stream:                  l,
 		MaxPool:                 3,
@@ -133,27 +145,7 @@ func (m *Mux) Group(id uint32) (raft.Transport, error) {
 		Timeout:                 m.cfg.Timeout,
 		MsgpackUseNewTimeFormat: true,
 	})
-	return &serial{l.trans}, nil
-}
-
-// serial passes every message through Raft's main loop. Embedding keeps the
-// optional methods: without RequestPreVote there would be no pre-vote.
-type serial struct{ *raft.NetworkTransport }
-
-var _ raft.WithPreVote = (*serial)(nil)
-
-// SetHeartbeatHandler implements raft.Transport; see [Mux.Group].
-func (*serial) SetHeartbeatHandler(func(raft.RPC)) {}
-
-// resolver implements raft.ServerAddressProvider.
-type resolver func(nodeID string) (string, error)
-
-func (r resolver) ServerAddr(id raft.ServerID) (raft.ServerAddress, error) {
-	if r == nil {
-		return "", errors.New("transport: no resolver")
-	}
-	a, err := r(string(id))
-	return raft.ServerAddress(a), err
+	return &serial{NetworkTransport: l.trans, group: id, resolve: m.cfg.Resolve, witness: m.cfg.Witness}, nil
 }
 
 // address is an advertised net.Addr.
@@ -210,60 +202,88 @@ func (m *Mux) welcome(c net.Conn) {
 }
 
 func (m *Mux) assign(c net.Conn) error {
-	if err := c.SetDeadline(time.Now().Add(preambleTimeout)); err != nil {
+	ctx, cancel := context.WithTimeout(m.ctx, helloTimeout)
+	defer cancel()
+	if err := c.SetDeadline(time.Now().Add(helloTimeout)); err != nil {
 		return err
 	}
 	if h, ok := c.(interface{ HandshakeContext(context.Context) error }); ok {
-		if err := h.HandshakeContext(m.ctx); err != nil {
+		if err := h.HandshakeContext(ctx); err != nil {
 			return err
 		}
 	}
-	if m.cfg.Authorize != nil {
-		if err := m.cfg.Authorize(c); err != nil {
-			return err
-		}
-	}
-	var b [preambleSize]byte
-	if _, err := io.ReadFull(c, b[:len(magic)]); err != nil {
-		return err
-	}
-	if string(b[:len(magic)]) != magic {
-		if err := c.SetDeadline(time.Time{}); err != nil {
-			return err
-		}
-		return m.rest.put(&prefixed{Conn: c, reader: io.MultiReader(bytes.NewReader(bytes.Clone(b[:len(magic)])), c)})
-	}
-	if _, err := io.ReadFull(c, b[len(magic):]); err != nil {
-		return err
-	}
-	if err := c.SetDeadline(time.Time{}); err != nil {
-		return err
-	}
-	id := binary.BigEndian.Uint32(b[len(magic):])
-	m.mu.Lock()
-	l := m.groups[id]
-	m.mu.Unlock()
-	if l == nil {
-		return fmt.Errorf("transport: no group %d here", id)
-	}
-	tracked, err := l.track(c)
+	h, err := readHello(c)
 	if err != nil {
 		return err
 	}
-	if err := l.put(tracked); err != nil {
-		_ = tracked.Close()
+	take, refused := m.taker(h)
+	if refused == nil && m.cfg.Admit != nil {
+		refused = m.cfg.Admit(ctx, c, h)
+	}
+	if err := errors.Join(refused, writeAnswer(c, m.self(), refused), c.SetDeadline(time.Time{})); err != nil {
 		return err
 	}
-	return nil
+	return take(&Conn{c, h})
 }
 
-// prefixed gives back the bytes that were read to know a connection.
-type prefixed struct {
-	net.Conn
-	reader io.Reader
+// taker returns who takes a connection.
+func (m *Mux) taker(h Hello) (func(*Conn) error, error) {
+	if h.Kind == KindGroup {
+		m.mu.Lock()
+		l := m.groups[h.Group]
+		m.mu.Unlock()
+		if l == nil {
+			return nil, &Refusal{CodeNoGroup, fmt.Sprintf("there is no group %d here", h.Group)}
+		}
+		return l.take, nil
+	}
+	q := m.kinds[h.Kind]
+	if q == nil {
+		return nil, &Refusal{CodeOther, fmt.Sprintf("connections of kind %d are not known here", h.Kind)}
+	}
+	return func(c *Conn) error { return q.put(c) }, nil
 }
 
-func (p *prefixed) Read(b []byte) (int, error) { return p.reader.Read(b) }
+func (m *Mux) self() Identity {
+	if m.cfg.Self == nil {
+		return Identity{}
+	}
+	return m.cfg.Self()
+}
+
+// Dial connects to a node, says hello and returns who has answered. The hello is
+// sent as from this node. An answer that it is not wanted is a [*Refusal]; who has
+// given it is returned as well.
+func (m *Mux) Dial(ctx context.Context, addr string, h Hello) (net.Conn, Identity, error) {
+	ctx, cancel := context.WithTimeout(ctx, helloTimeout)
+	defer cancel()
+	defer context.AfterFunc(m.ctx, cancel)()
+	c, err := m.cfg.Dial(ctx, addr)
+	if err != nil {
+		return nil, Identity{}, err
+	}
+	hurry := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Unix(1, 0)) })
+	h.From = m.self()
+	err = writeHello(c, h)
+	var who Identity
+	if err == nil {
+		who, err = readAnswer(c)
+	}
+	if !hurry() {
+		err = errors.Join(err, ctx.Err())
+	}
+	refused, _ := errors.AsType[*Refusal](err)
+	if m.cfg.Verify != nil && (err == nil || refused != nil) {
+		if bad := m.cfg.Verify(ctx, c, h, who); bad != nil {
+			err = bad // nobody to believe
+		}
+	}
+	if err != nil {
+		_ = c.Close()
+		return nil, who, fmt.Errorf("%s: %w", addr, err)
+	}
+	return c, who, nil
+}
 
 // Close closes the listener and the transports of all groups, and waits for
 // what it has started. The groups should be closed before.
@@ -287,7 +307,9 @@ func (m *Mux) Close() error {
 	for _, l := range layers {
 		_ = l.trans.Close() // closes l
 	}
-	_ = m.rest.Close()
+	for _, q := range m.kinds {
+		_ = q.Close()
+	}
 	m.work.Wait()
 	if err != nil && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("transport: %w", err)

@@ -1,11 +1,13 @@
 package transport
 
 import (
-	"encoding/binary"
+	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net"
 	"os"
+	"reflect"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -114,60 +116,113 @@ func TestMuxCloseGroup(t *testing.T) {
 	}
 }
 
-func TestMuxRest(t *testing.T) {
-	m := startMux(t, nil)
-	c, err := net.Dial("tcp", m.cfg.Advertise)
+// TestMuxKinds: a connection of another kind arrives with what was said first, and
+// nothing of it is read on the way.
+func TestMuxKinds(t *testing.T) {
+	a := startMux(t, func(c *MuxConfig) { c.Self = func() Identity { return Identity{Node: "1", Raft: "1-aa", Boot: 7} } })
+	b := startMux(t, func(c *MuxConfig) { c.Self = func() Identity { return Identity{Node: "2", Address: "there"} } })
+	c, who, err := a.Dial(t.Context(), b.cfg.Advertise, Hello{Kind: KindTunnel, To: "2", Meta: []byte("meta")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := c.Write([]byte("PRI * HTTP/2.0")); err != nil {
+	if who.Node != "2" || who.Address != "there" {
+		t.Errorf("answered by %+v", who)
+	}
+	if _, err := c.Write([]byte("bytes")); err != nil {
 		t.Fatal(err)
 	}
-	got, err := m.Rest().Accept()
+	nc, err := b.Listener(KindTunnel).Accept()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer got.Close()
-	b := make([]byte, 14)
-	if _, err := io.ReadFull(got, b); err != nil || string(b) != "PRI * HTTP/2.0" {
-		t.Errorf("%q %v", b, err)
+	defer nc.Close()
+	h := nc.(*Conn).Hello
+	if h.From.Raft != "1-aa" || h.From.Boot != 7 || h.To != "2" || string(h.Meta) != "meta" {
+		t.Errorf("hello %+v", h)
+	}
+	got := make([]byte, 5)
+	if _, err := io.ReadFull(nc, got); err != nil || string(got) != "bytes" {
+		t.Errorf("%q %v", got, err)
 	}
 }
 
-// TestMuxRefuses: what is not wanted is closed.
+// TestMuxRefuses: what is not wanted gets a reason, and what is no hello is closed.
 func TestMuxRefuses(t *testing.T) {
 	var refuse atomic.Bool
 	m := startMux(t, func(c *MuxConfig) {
-		c.Authorize = func(net.Conn) error {
+		c.Admit = func(context.Context, net.Conn, Hello) error {
 			if refuse.Load() {
-				return errors.New("stranger")
+				return &Refusal{CodeRemoved, "it is gone"}
 			}
 			return nil
 		}
 	})
+	other := startMux(t, nil)
 	if _, err := m.Group(1); err != nil {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
 		name   string
-		group  uint32
+		hello  Hello
 		refuse bool
-	}{{"unknown group", 2, false}, {"not authorized", 1, true}} {
+		code   Code
+	}{
+		{"unknown group", Hello{Kind: KindGroup, Group: 2}, false, CodeNoGroup},
+		{"unknown kind", Hello{Kind: 99}, false, CodeOther},
+		{"not admitted", Hello{Kind: KindGroup, Group: 1}, true, CodeRemoved},
+	} {
 		refuse.Store(tt.refuse)
+		_, _, err := other.Dial(t.Context(), m.cfg.Advertise, tt.hello)
+		if r, ok := errors.AsType[*Refusal](err); !ok || r.Code != tt.code || r.Reason == "" {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+	}
+	for _, bytes := range []string{"RFT1\x00\x00\x00\x01", "PRI * HTTP/2.0\r\n", helloMagic + "\xff\xff", helloMagic + "\x00\x02\x01\x01"} {
 		c, err := net.Dial("tcp", m.cfg.Advertise)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.Write(binary.BigEndian.AppendUint32([]byte(magic), tt.group)); err != nil {
+		if _, err := c.Write([]byte(bytes)); err != nil {
 			t.Fatal(err)
 		}
-		_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
+		_ = c.SetReadDeadline(time.Now().Add(10 * time.Second))
 		if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("%s: %v", tt.name, err)
+			t.Errorf("%q: %v", bytes, err)
 		}
 		c.Close()
 	}
+}
+
+// TestMuxBelievesNobody: an answer that does not verify ends the connection.
+func TestMuxBelievesNobody(t *testing.T) {
+	impostor := errors.New("impostor")
+	a := startMux(t, func(c *MuxConfig) { c.Verify = func(context.Context, net.Conn, Hello, Identity) error { return impostor } })
+	b := startMux(t, nil)
+	if _, _, err := a.Dial(t.Context(), b.cfg.Advertise, Hello{Kind: KindRPC}); !errors.Is(err, impostor) {
+		t.Error(err)
+	}
+}
+
+// FuzzHello: nothing that is read as a hello is read in two ways, or allocates more
+// than its bounds.
+func FuzzHello(f *testing.F) {
+	var seed bytes.Buffer
+	_ = writeHello(&seed, Hello{Kind: KindTunnel, Group: 3, From: Identity{Cluster: "c", Node: "1", Raft: "1", Boot: 9}, To: "2", Meta: []byte("m")})
+	f.Add(seed.Bytes())
+	f.Fuzz(func(t *testing.T, data []byte) {
+		h, err := readHello(bytes.NewReader(data))
+		if err != nil {
+			return
+		}
+		var again bytes.Buffer
+		if err := writeHello(&again, h); err != nil {
+			t.Fatal(err)
+		}
+		if h2, err := readHello(&again); err != nil || !reflect.DeepEqual(h, h2) {
+			t.Errorf("%+v, then %+v: %v", h, h2, err)
+		}
+	})
 }
 
 func TestMemoryCut(t *testing.T) {
