@@ -93,6 +93,8 @@ func readOp(r *codec.Reader) (Op, error) {
 		op = setProducers{r.Int()}
 	case opPutPolicy, opDropPolicy:
 		op = readPolicy(kind, r)
+	case opPutNode, opDropNode, opDrainNode, opPutRemoved:
+		op = readNode(kind, r)
 	default:
 		if op = readAccess(kind, r); op == nil && r.Err() == nil {
 			return nil, fmt.Errorf("%w: op %d", ErrVersion, kind)

@@ -19,7 +19,7 @@ const maxOp = 16 << 20
 func (s *State) Write(w io.Writer) error {
 	bw := bufio.NewWriterSize(w, 64<<10)
 	head := codec.AppendUint([]byte{Version}, s.revision)
-	head = codec.AppendUint(head, uint64(1+s.accessLen()+s.exchanges.Len()+s.topics.Len()+s.groups.Len()+s.bindings.Len()+s.policies.Len()))
+	head = codec.AppendUint(head, uint64(1+s.accessLen()+s.exchanges.Len()+s.topics.Len()+s.groups.Len()+s.bindings.Len()+s.policies.Len()+s.nodeLen()))
 	if _, err := bw.Write(binary.LittleEndian.AppendUint32(nil, uint32(len(head)))); err != nil {
 		return err
 	}
@@ -42,6 +42,7 @@ func (s *State) Write(w io.Writer) error {
 	s.Topics(func(t *kernel.Topic) { put(PutTopic{*t}) })
 	s.Groups(func(g *Group) { put(PutGroup{*g}) })
 	s.Bindings(func(b *Binding) { put(PutBinding{*b}) })
+	s.putNodes(put)
 	if err != nil {
 		return err
 	}

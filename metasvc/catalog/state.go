@@ -55,6 +55,9 @@ type State struct {
 	topicPermissions pmap.Map[*kernel.TopicPermission] // by tenant, user, exchange
 
 	policies pmap.Map[*kernel.Policy] // by tenant, sort, name
+
+	nodes   pmap.Map[*Node]        // by id
+	removed pmap.Map[*RemovedNode] // by Raft name
 }
 
 // Revision counts the commands that changed the state.

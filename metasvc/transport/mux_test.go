@@ -197,7 +197,9 @@ func TestMuxRefuses(t *testing.T) {
 // TestMuxBelievesNobody: an answer that does not verify ends the connection.
 func TestMuxBelievesNobody(t *testing.T) {
 	impostor := errors.New("impostor")
-	a := startMux(t, func(c *MuxConfig) { c.Verify = func(context.Context, net.Conn, Hello, Identity) error { return impostor } })
+	a := startMux(t, func(c *MuxConfig) {
+		c.Verify = func(context.Context, net.Conn, Hello, Identity) error { return impostor }
+	})
 	b := startMux(t, nil)
 	if _, _, err := a.Dial(t.Context(), b.cfg.Advertise, Hello{Kind: KindRPC}); !errors.Is(err, impostor) {
 		t.Error(err)
