@@ -1,29 +1,35 @@
 // Package pmap is a persistent (path-copied) ordered map with string keys.
 //
 // Put and Delete return a new map that shares all but the changed path with
-// the old one, so a snapshot costs nothing and a change O(length of the key),
-// however many entries there are. Any number of goroutines may read a map.
+// the old one, so a snapshot costs nothing and a change O(log n) however many
+// snapshots there are. Any number of goroutines may read a map. It is a B-tree: an
+// entry takes some 35 bytes beside key and value, with a hundred thousand topics a
+// tenth of what a radix tree with a channel in each node took.
 package pmap
 
-import iradix "github.com/hashicorp/go-immutable-radix"
+import "strings"
 
-// Map is an immutable map; the zero value is empty. Copying it is cheap.
-type Map[V any] struct{ t *iradix.Tree }
+// Map is an immutable map; the zero value is empty. Copying it is cheap. Keys are
+// kept as they are given.
+type Map[V any] struct {
+	root *node[V] // nil: empty
+	n    int
+}
 
 // Len returns the number of entries.
-func (m Map[V]) Len() int {
-	if m.t == nil {
-		return 0
-	}
-	return m.t.Len()
-}
+func (m Map[V]) Len() int { return m.n }
 
 // Get returns the value of key k.
 func (m Map[V]) Get(k string) (V, bool) {
-	if m.t != nil {
-		if v, ok := m.t.Get([]byte(k)); ok {
-			return v.(V), true
+	for n := m.root; n != nil; {
+		i, found := n.search(k)
+		if found {
+			return n.items[i].val, true
 		}
+		if n.kids == nil {
+			break
+		}
+		n = n.kids[i]
 	}
 	var zero V
 	return zero, false
@@ -37,65 +43,62 @@ func (m Map[V]) Has(k string) bool {
 
 // Put returns the map with k set to v.
 func (m Map[V]) Put(k string, v V) Map[V] {
-	t := m.t
-	if t == nil {
-		t = iradix.New()
+	e := entry[V]{k, v}
+	if m.root == nil {
+		return Map[V]{&node[V]{items: []entry[V]{e}}, 1}
 	}
-	t, _, _ = t.Insert([]byte(k), v)
-	return Map[V]{t}
+	s := m.root.put(e)
+	if s.added {
+		m.n++
+	}
+	m.root = s.left
+	if s.right != nil {
+		m.root = &node[V]{[]entry[V]{s.mid}, []*node[V]{s.left, s.right}}
+	}
+	return m
 }
 
 // Delete returns the map without k.
 func (m Map[V]) Delete(k string) Map[V] {
-	if m.t == nil {
+	if m.root == nil {
 		return m
 	}
-	t, _, ok := m.t.Delete([]byte(k))
-	if !ok {
+	root, found := m.root.remove(k)
+	if !found {
 		return m
 	}
-	if t.Len() == 0 {
-		return Map[V]{}
+	if len(root.items) == 0 {
+		if root.kids == nil {
+			return Map[V]{}
+		}
+		root = root.kids[0]
 	}
-	return Map[V]{t}
+	return Map[V]{root, m.n - 1}
 }
 
 // DeletePrefix returns the map without the entries whose key begins with p.
 func (m Map[V]) DeletePrefix(p string) Map[V] {
-	if m.t == nil {
-		return m
+	var gone []string
+	m.Walk(p, func(k string, _ V) bool { gone = append(gone, k); return true })
+	for _, k := range gone {
+		m = m.Delete(k)
 	}
-	t, ok := m.t.DeletePrefix([]byte(p))
-	if !ok {
-		return m
-	}
-	if t.Len() == 0 {
-		return Map[V]{}
-	}
-	return Map[V]{t}
+	return m
 }
 
 // Walk calls fn for the entries whose key begins with prefix, in order, until
 // fn returns false.
 func (m Map[V]) Walk(prefix string, fn func(k string, v V) bool) {
-	if m.t == nil {
-		return
+	if m.root != nil {
+		m.root.walk(prefix, func(e *entry[V]) bool { return strings.HasPrefix(e.key, prefix) && fn(e.key, e.val) })
 	}
-	m.t.Root().WalkPrefix([]byte(prefix), func(k []byte, v any) bool {
-		return !fn(string(k), v.(V))
-	})
 }
 
-// Each calls fn for all values in the order of their keys. It does not copy
-// the keys.
+// Each calls fn for all values in the order of their keys.
 func (m Map[V]) Each(fn func(v V)) {
-	if m.t == nil {
-		return
+	if m.root != nil {
+		m.root.walk("", func(e *entry[V]) bool { fn(e.val); return true })
 	}
-	m.t.Root().Walk(func(_ []byte, v any) bool {
-		fn(v.(V))
-		return false
-	})
 }
 
 // HasPrefix reports whether any key begins with prefix.
