@@ -70,7 +70,8 @@ type Raft struct {
 	// segments.
 	Alone     bool
 	Timing    raftgroup.Timing
-	KeepBytes int64 // log kept before a checkpoint; 0 = 64 MiB
+	KeepBytes int64 // log kept before a checkpoint while there are no peers; 0 = 64 MiB
+	KeepPeers int64 // and while there are; 0 = 64 MiB
 }
 
 // Limits bounds what a group keeps. Zero fields take their defaults.

@@ -25,6 +25,12 @@ func (s *shard) give(sh *share, m *Member, runs []sharegroup.Run, now int64) {
 		if len(s.batch) == 0 {
 			continue
 		}
+		if !s.certain() {
+			s.withhold(sh, m, s.unread(part), now)
+			s.withhold(sh, m, runs, now)
+			s.queue(sh)
+			return
+		}
 		switch m.hand(s.batch, s.bytes) {
 		case handStopped: // just now
 			s.settleRuns(sh, m, part, sharegroup.Release, now)
@@ -213,6 +219,10 @@ func (s *shard) acquire(a *acquisition) {
 		a.done <- err
 		return
 	}
+	if !s.certain() {
+		s.held = append(s.held, a)
+		return
+	}
 	now := s.clock.mono()
 	s.touch(sh)
 	if sh.minded {
@@ -230,8 +240,22 @@ func (s *shard) acquire(a *acquisition) {
 		}
 		s.read(sh, m, runs, math.MaxInt, now)
 	}
+	if s.bytes >= kernel.LargeDelivery && len(s.batch) > 0 && !m.admits(len(s.batch), s.bytes) {
+		for _, r := range s.unread(runs) {
+			s.settleRuns(sh, m, []sharegroup.Run{r}, sharegroup.Release, now)
+		}
+		s.queue(sh) // there may be others who want them
+		s.rest(sh)
+		a.done <- nil
+		return
+	}
 	if len(s.batch) == 0 && sh.reserving() {
 		sh.parked = append(sh.parked, a)
+		return
+	}
+	if !s.certain() {
+		s.settleRuns(sh, m, runs, sharegroup.Release, now)
+		s.held = append(s.held, a)
 		return
 	}
 	a.fn(s.batch, sh.group.Ready())

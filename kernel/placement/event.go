@@ -29,6 +29,7 @@ const (
 	evTick                              // time passes
 	evCall                              // call runs
 	evLimits                            // share has other limits
+	evLease                             // the lease holds again
 )
 
 // event is one item in a shard's mailbox; the fields that its kind has are

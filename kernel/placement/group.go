@@ -31,7 +31,7 @@ type Group struct {
 	disk    disk
 	budget  budget
 	keyed   *keyed
-	raft    *raftgroup.Group // nil: volatile, or a simulation
+	raft    atomic.Pointer[raftgroup.Group] // nil: not open yet, volatile, or a simulation
 	sets    setTable
 
 	leading atomic.Uint64 // term of the leadership, 0 = none; ready follows when the shards do

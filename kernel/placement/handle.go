@@ -56,6 +56,7 @@ func (s *shard) handle(e *event) {
 		s.pinEvent(e)
 	case evTick:
 		s.tick()
+	case evLease: // what it has kept up goes on in this step
 	case evCall:
 		e.call()
 	}
@@ -209,6 +210,7 @@ func (s *shard) unlead(reason error) {
 		return
 	}
 	s.term = 0
+	s.lapsed = false
 	s.section, s.urgent = s.section[:0], false
 	s.commitPins() // in vain: those who wait are told
 	for _, t := range s.topics {
@@ -227,6 +229,7 @@ func (s *shard) unlead(reason error) {
 			s.touch(sh)
 		}
 	}
+	s.resume() // in vain: their memberships are over
 }
 
 // join adds a member.

@@ -20,6 +20,9 @@ func Open(cfg Config) (*Group, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, s := range g.shards {
+		s.lease = g.lease
+	}
 	g.drivers.start(g)
 	// The log calls back as soon as it is open, before it can be told to the
 	// proposer: the callbacks wait for that.
@@ -28,7 +31,8 @@ func Open(cfg Config) (*Group, error) {
 		Group: cfg.WAL, NodeID: cfg.Raft.NodeID, Checkpoints: store,
 		Machine: lateMachine{wired, g.machine}, Restored: meta.Index,
 		Bootstrap: cfg.Raft.Bootstrap, Transport: cfg.Raft.Transport, Timing: cfg.Raft.Timing,
-		KeepBytes: cfg.Raft.KeepBytes, Logger: cfg.Logger,
+		KeepBytes: cfg.Raft.KeepBytes, KeepPeers: cfg.Raft.KeepPeers, Logger: cfg.Logger,
+		OnLease: g.leased, Mono: g.clock.mono,
 		Watch: func(l raftgroup.Leadership) {
 			<-wired
 			if l.Leader {
@@ -47,7 +51,8 @@ func Open(cfg Config) (*Group, error) {
 		g.Close()
 		return nil, fmt.Errorf("placement: open group %d: %w", cfg.ID, err)
 	}
-	g.prop.log, g.sealer.log, g.raft = rg, rg, rg
+	g.prop.log, g.sealer.log = rg, rg
+	g.raft.Store(rg)
 	g.closing = rg.Close
 	close(wired)
 	return g, nil

@@ -24,7 +24,7 @@ type SegmentFile interface {
 }
 
 // Raft returns the group's Raft group, nil for a volatile group.
-func (g *Group) Raft() *raftgroup.Group { return g.raft }
+func (g *Group) Raft() *raftgroup.Group { return g.raft.Load() }
 
 // Whole tells whether all segments are here that the group's records are in. While
 // they are not, reads of what is missing get CodeUnavailable.

@@ -55,6 +55,10 @@ type shard struct {
 
 	finished bool // nothing is handed out any more
 
+	lease  func() int64   // see raftgroup.Group.Lease; nil: nobody else can lead
+	lapsed bool           // it had at the last look
+	held   []*acquisition // wait for it
+
 	// Scratch of one step.
 	settlement sharegroup.Settlement
 	applied    sharegroup.Settlement
@@ -177,7 +181,7 @@ func (s *shard) await(done <-chan error) error {
 // returns false when there was nothing to do.
 func (s *shard) step() bool {
 	now := s.clock.mono()
-	busy := s.takeIn(now) || len(s.line) > 0
+	busy := s.takeIn(now) || len(s.line) > 0 && !s.lapsed
 	busy = s.fallDue() || busy
 	s.serve(now)
 	s.collect()
@@ -273,9 +277,10 @@ func (s *shard) settleHeld(m *Member, a *ack, now int64) {
 // serve hands out records of the shares in line, each in turn.
 func (s *shard) serve(now int64) {
 	line := s.line
-	if len(line) == 0 {
+	if len(line) == 0 && len(s.held) == 0 || !s.certain() {
 		return
 	}
+	s.resume()
 	n := min(len(line), pumpShares)
 	s.line = append(s.spare[:0], line[n:]...)
 	for _, sh := range line[:n] {
