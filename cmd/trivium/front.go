@@ -3,6 +3,7 @@ package main
 import (
 	"crypto/tls"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/rs/zerolog"
 
@@ -13,11 +14,10 @@ import (
 // webSlack is how many bytes a WebSocket message may have beside the largest packet.
 const webSlack = 64 << 10
 
-// front is one listener and the server of its protocol, which may have more.
+// front is one listener.
 type front struct {
 	config.Socket
-	server frontEnd // nil until the broker is open
-	l      *listener.Listener
+	l *listener.Listener
 }
 
 // sockets binds listeners with what they share.
@@ -100,4 +100,14 @@ func (s *sockets) secure(one config.Socket) (*listener.TLS, error) {
 		opt.MinVersion = tls.VersionTLS13
 	}
 	return listener.NewTLS(s.certificates, opt)
+}
+
+// carrier makes connections of clients of other nodes, within the budgets of this
+// one's.
+func (s *sockets) carrier(protocol string, open *atomic.Int64) *listener.Carrier {
+	c := &listener.Carrier{Budgets: []*listener.Budget{s.node, s.protocols[protocol]}, Addresses: s.visitors, Open: open}
+	if protocol != "http" {
+		c.Budgets, c.Addresses = append(c.Budgets, s.clients), s.unknown
+	}
+	return c
 }

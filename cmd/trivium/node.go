@@ -30,25 +30,35 @@ type frontEnd interface {
 	Shutdown(context.Context) error
 }
 
-// node is a running broker with its front-ends, in the order they start.
+// node is a running process: the replicas, the listeners, and while it leads the
+// service.
 type node struct {
-	config  *config.Config
-	memory  config.Memory // its shares worked out
-	log     zerolog.Logger
-	broker  *broker.Broker
-	sockets *sockets
-	fronts  []front
-	servers map[string]frontEnd // by protocol
-	wg      sync.WaitGroup
-	failed  chan error // first failure of a front-end
-	stop    context.CancelFunc
+	config   *config.Config
+	memory   config.Memory // its shares worked out
+	log      zerolog.Logger
+	replicas *broker.Node
+	sockets  *sockets
+	fronts   []front
+	registry *prometheus.Registry
+	gate     *admin.Gate
+
+	ctx    context.Context // ends when the node stops
+	stop   context.CancelFunc
+	wg     sync.WaitGroup
+	failed chan error // first failure
+	edge   edge
+
+	tunnels sync.WaitGroup // acceptCarried, which ends with the replicas
 }
 
-// openNode binds every listener, opens the broker and starts serving. A taken
+// openNode binds every listener, opens the replicas and starts serving. A taken
 // port or a locked data directory is a usageError. memory is the limit in bytes, 0
-// = none.
+// = none. It returns when clients are served, here or by another node, or when that
+// takes long because other nodes are missing.
 func openNode(c *config.Config, memory int64, log zerolog.Logger) (_ *node, err error) {
-	n := &node{config: c, memory: c.Memory.Shared(memory), log: log, servers: map[string]frontEnd{}, failed: make(chan error, 1), stop: func() {}}
+	n := &node{config: c, memory: c.Memory.Shared(memory), log: log, failed: make(chan error, 1)}
+	n.ctx, n.stop = context.WithCancel(context.Background())
+	n.edge.init()
 	defer func() {
 		if err != nil {
 			n.abandon()
@@ -57,30 +67,20 @@ func openNode(c *config.Config, memory int64, log zerolog.Logger) (_ *node, err 
 	if err := n.bind(); err != nil {
 		return n, usageError{err}
 	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	n.registry = prometheus.NewRegistry()
+	n.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		&frontMetrics{n.fronts, n.sockets.certificates})
-	n.broker, err = broker.Open(broker.Config{
+	n.gate = n.newGate()
+	n.replicas, err = broker.OpenNode(broker.Config{
 		Limits:  n.limits(memory),
 		DataDir: c.Node.Data, NodeID: strconv.Itoa(c.Node.ID), Version: Version, Logger: log,
-		Registerer: registry, ClusterAddr: string(c.Cluster.Listen), Settings: c.Settings(), Tables: amqp.Tables{},
+		Registerer: n.registry, ClusterAddr: string(c.Cluster.Listen), Settings: c.Settings(), Tables: amqp.Tables{},
 		Admin: broker.Admin{User: c.Admin.User, Password: c.Admin.Password, PasswordHash: c.Admin.PasswordHash},
 	})
 	if err != nil {
 		return n, openError(err)
 	}
-	for i := range n.fronts {
-		f := &n.fronts[i]
-		if n.servers[f.Protocol] == nil {
-			log := log.With().Str("listener", f.Protocol).Logger()
-			if n.servers[f.Protocol], err = n.newServer(f.Protocol, log, registry); err != nil {
-				return n, usageError{err}
-			}
-		}
-		f.server = n.servers[f.Protocol]
-	}
-	n.start()
-	return n, nil
+	return n, n.start()
 }
 
 // limits are the kernel's share of the memory, and of the disk.
@@ -111,21 +111,64 @@ func (n *node) bind() (err error) {
 	return nil
 }
 
-func (n *node) start() {
-	var ctx context.Context
-	ctx, n.stop = context.WithCancel(context.Background())
+// startWait is how long a node that does not find the others waits for them before
+// it says that it has started.
+const startWait = 3 * time.Second
+
+// start begins to serve, and waits until somebody does.
+func (n *node) start() error {
 	if n.sockets.certificates != nil {
-		n.wg.Go(func() { n.renewal().run(ctx) })
+		n.wg.Go(func() { n.renewal().run(n.ctx) })
 	}
-	for _, f := range n.fronts {
+	first := make(chan error, 1)
+	n.wg.Go(func() { n.lead(first) })
+	if err := n.await(first); err != nil {
+		return err
+	}
+	for i := range n.fronts {
+		f := &n.fronts[i]
 		n.wg.Go(func() {
-			if err := f.server.Serve(f.l); err != nil {
-				select {
-				case n.failed <- fmt.Errorf("%s: %w", f.Name, err):
-				default:
-				}
+			if err := n.accept(f); err != nil {
+				n.fail(fmt.Errorf("%s: %w", f.Name, err))
 			}
 		})
+	}
+	n.tunnels.Go(n.acceptCarried)
+	return nil
+}
+
+// await waits until clients are served.
+func (n *node) await(first <-chan error) error {
+	var wait <-chan time.Time
+	if !n.replicas.Alone() {
+		wait = time.After(startWait)
+	}
+	for {
+		here, there := n.edge.change(), n.replicas.Changed()
+		if n.ready() == nil {
+			return nil
+		}
+		select {
+		case err := <-first:
+			if err != nil && n.replicas.Alone() {
+				return err
+			}
+		case err := <-n.failed:
+			return err
+		case <-here:
+		case <-there:
+		case <-wait:
+			n.log.Warn().Err(n.ready()).Msg("nobody serves yet: waiting for a majority of the nodes")
+			return nil
+		}
+	}
+}
+
+// fail notes the first failure, which ends the process.
+func (n *node) fail(err error) {
+	select {
+	case n.failed <- err:
+	default:
 	}
 }
 
@@ -150,30 +193,40 @@ func openError(err error) error {
 	return err
 }
 
-func (n *node) newServer(protocol string, log zerolog.Logger, registry *prometheus.Registry) (frontEnd, error) {
+func (n *node) newServer(b *broker.Broker, protocol string, log zerolog.Logger) (frontEnd, error) {
 	c := n.config
 	patience := c.Connections.HandshakeTimeout
 	switch protocol {
 	case "amqp":
 		return amqp.NewServer(amqp.Config{
-			Broker: n.broker, Logger: log, Version: Version, HandshakeTimeout: patience,
+			Broker: b, Logger: log, Version: Version, HandshakeTimeout: patience,
 			Heartbeat: c.AMQP.Heartbeat.Round(time.Second), FrameMax: c.AMQP.FrameMax, ChannelMax: c.AMQP.ChannelMax,
 			OutTotal: int(n.memory.AMQPOut), InTotal: int(n.memory.AMQPIn), BlockedBuffer: int(c.AMQP.BlockedBuffer),
 		}), nil
 	case "mqtt":
-		return mqtt.NewServer(mqtt.Config{Broker: n.broker, Logger: log, CertificateFirst: c.MQTT.CertificateFirst, Limits: mqtt.Limits{
+		return mqtt.NewServer(mqtt.Config{Broker: b, Logger: log, CertificateFirst: c.MQTT.CertificateFirst, Limits: mqtt.Limits{
 			ConnectTimeout: patience, MaximumPacketSize: c.MQTT.MaxPacket, ReceiveMaximum: c.MQTT.ReceiveMaximum, KeepAlive: uint16(c.MQTT.MaxKeepAlive),
 			OutTotal: int(n.memory.MQTTOut), InTotal: int(n.memory.MQTTIn),
 		}}), nil
-	case "kafka":
-		return kafka.NewServer(n.broker, kafka.Config{
-			NodeID: int32(c.Node.ID), ClusterID: n.broker.ClusterID(), Log: log, MaxBatchBytes: c.Kafka.MaxBatch, LoginTimeout: patience,
+	default:
+		return kafka.NewServer(b, kafka.Config{
+			NodeID: int32(c.Node.ID), ClusterID: b.ClusterID(), Log: log, MaxBatchBytes: c.Kafka.MaxBatch, LoginTimeout: patience,
 			Advertise: c.Kafka.Advertise, AdvertiseTLS: c.Kafka.TLSAdvertise,
 			RequestMemory: int64(n.memory.KafkaRequests), FetchMemory: int64(n.memory.KafkaFetches),
 		})
-	default:
-		return admin.NewServer(n.broker, admin.Config{Cluster: clusterName, Mapper: amqp.Mapper{}, Listeners: n.listeners, Gatherer: registry, Log: log}), nil
 	}
+}
+
+// newGate makes the HTTP server of the node.
+func (n *node) newGate() *admin.Gate {
+	return admin.NewGate(admin.GateConfig{
+		Ready: n.ready, Forward: n.forward, Gatherer: n.registry, Log: n.log.With().Str("listener", "http").Logger(),
+	})
+}
+
+// newAdmin makes what answers HTTP while the node leads.
+func (n *node) newAdmin(b *broker.Broker, log zerolog.Logger) *admin.Server {
+	return admin.NewServer(b, admin.Config{Cluster: clusterName, Mapper: amqp.Mapper{}, Listeners: n.listeners, Gatherer: n.registry, Log: log})
 }
 
 // listeners describes the sockets for listings.
@@ -196,29 +249,29 @@ func (n *node) addresses() map[string]string {
 
 // abandon undoes a start that failed.
 func (n *node) abandon() {
+	n.stop()
 	for _, f := range n.fronts {
 		_ = f.l.Close()
 	}
-	if n.broker != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), storeTime)
-		defer cancel()
-		_ = n.broker.Close(ctx)
+	n.wg.Wait()
+	if n.replicas != nil {
+		_ = n.replicas.Close()
 	}
 }
 
-// close drains the front-ends side by side, then closes the broker.
+// close drains the clients, hands over to another node if there is one, and closes
+// the replicas.
 func (n *node) close(ctx context.Context) error {
 	drain, cancel := context.WithTimeout(ctx, n.config.Node.DrainTimeout)
 	defer cancel()
-	var stopping sync.WaitGroup
-	for _, s := range n.servers {
-		stopping.Go(func() {
-			// A client that does not finish in time is cut off; that is no failure.
-			_ = s.Shutdown(drain)
-		})
+	for _, f := range n.fronts {
+		_ = f.l.Close()
 	}
-	stopping.Wait()
+	err := n.endService(drain, true)
+	_ = n.gate.Shutdown(drain) // requests under way are cut in the end; that is no failure
 	n.stop()
 	n.wg.Wait()
-	return n.broker.Close(ctx)
+	err = errors.Join(err, n.replicas.Close())
+	n.tunnels.Wait()
+	return err
 }

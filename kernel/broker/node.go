@@ -35,7 +35,8 @@ type Node struct {
 
 	mu      sync.Mutex
 	lead    lead
-	changed chan struct{} // closed and replaced when lead or failed changes
+	leader  string        // of the placement group, "" = nobody
+	changed chan struct{} // closed and replaced when one of these or failed changes
 	failed  error
 	closed  bool
 }
@@ -125,23 +126,20 @@ func (n *Node) leads() (l lead, changed <-chan struct{}, failed error) {
 	return n.lead, n.changed, failed
 }
 
-// Changed returns a channel that is closed when the node begins or ceases to lead
-// one of its groups, or has failed.
+// Changed returns a channel that is closed when others lead than before, as far as
+// the node knows, or it has failed.
 func (n *Node) Changed() <-chan struct{} {
 	_, changed, _ := n.leads()
 	return changed
 }
 
-// turn notes a change of what the node leads.
+// turn notes a change of who leads.
 func (n *Node) turn(fn func(*lead)) {
 	n.mu.Lock()
-	was := n.lead
 	fn(&n.lead)
 	now := n.lead
-	if now != was {
-		close(n.changed)
-		n.changed = make(chan struct{})
-	}
+	close(n.changed)
+	n.changed = make(chan struct{})
 	n.mu.Unlock()
 	if b := n.facade.Load(); b != nil && b.lead != now {
 		b.lose()
@@ -157,7 +155,12 @@ func term(l raftgroup.Leadership) uint64 {
 
 func (n *Node) onCatalog(l raftgroup.Leadership) { n.turn(func(w *lead) { w.catalog = term(l) }) }
 
-func (n *Node) onPlacement(l raftgroup.Leadership) { n.turn(func(w *lead) { w.placement = term(l) }) }
+func (n *Node) onPlacement(l raftgroup.Leadership) {
+	n.turn(func(w *lead) {
+		w.placement = term(l)
+		n.leader = l.LeaderID
+	})
+}
 
 // fail notes that the replicas cannot go on.
 func (n *Node) fail(err error) {

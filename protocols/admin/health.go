@@ -9,7 +9,7 @@ type health struct {
 }
 
 // live says that the process answers.
-func (s *Server) live(w http.ResponseWriter, _ *http.Request) {
+func live(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, health{Status: "ok"})
 }
 

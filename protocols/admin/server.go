@@ -54,12 +54,13 @@ type Config struct {
 
 // Server serves HTTP clients. Safe for concurrent use.
 type Server struct {
-	node   Node
-	cfg    Config
-	http   *http.Server
-	table  table
-	bodies bodies
-	rates  rates
+	node    Node
+	cfg     Config
+	http    *http.Server
+	handler http.Handler
+	table   table
+	bodies  bodies
+	rates   rates
 
 	naming sync.Once
 	named  string // by name
@@ -71,34 +72,42 @@ func NewServer(n Node, cfg Config) *Server {
 		cfg.Gatherer = prometheus.NewRegistry()
 	}
 	s := &Server{node: n, cfg: cfg, table: newTable(resources), bodies: newBodies()}
-	s.http = &http.Server{
-		Handler:           s.routes(),
+	s.handler = s.routes()
+	s.http = newHTTP(s.handler, cfg.Log)
+	return s
+}
+
+// newHTTP returns an HTTP server with the bounds of this package.
+func newHTTP(h http.Handler, log zerolog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           h,
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
-		MaxHeaderBytes: maxHeader, ErrorLog: errorLog(cfg.Log),
+		MaxHeaderBytes: maxHeader, ErrorLog: errorLog(log),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return withCaller(context.WithValue(ctx, remoteKey{}, c.RemoteAddr()), c)
 		},
 	}
-	return s
 }
 
 // routes is the table of all resources.
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /health/live", s.live)
+	mux.HandleFunc("GET /health/live", live)
 	mux.HandleFunc("GET /health/ready", s.ready)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.cfg.Gatherer, promhttp.HandlerOpts{Timeout: readTimeout}))
 	mux.HandleFunc("/", notFound)
 	// Paths below /api are taken apart by hand: ServeMux takes a segment %2F for a
 	// slash, and would redirect.
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasPrefix(r.URL.Path, "/api/") {
+		if isAPI(r) {
 			s.api(w, r)
 			return
 		}
 		mux.ServeHTTP(w, r)
 	})
 }
+
+func isAPI(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/api/") }
 
 func notFound(w http.ResponseWriter, _ *http.Request) {
 	fail(w, errNotFound.status, errNotFound.kind, errNotFound.reason)
@@ -115,11 +124,13 @@ func (s *Server) Serve(l net.Listener) error {
 
 // Shutdown stops accepting and waits up to 2 seconds for the requests under
 // way; then, or when ctx is done first, they are cut and an error is returned.
-func (s *Server) Shutdown(ctx context.Context) error {
+func (s *Server) Shutdown(ctx context.Context) error { return shutdown(ctx, s.http) }
+
+func shutdown(ctx context.Context, s *http.Server) error {
 	ctx, cancel := context.WithTimeout(ctx, drainTime)
 	defer cancel()
-	if err := s.http.Shutdown(ctx); err != nil {
-		_ = s.http.Close() // Shutdown's error says more
+	if err := s.Shutdown(ctx); err != nil {
+		_ = s.Close() // Shutdown's error says more
 		return fmt.Errorf("http shutdown: connections cut: %w", err)
 	}
 	return nil

@@ -103,8 +103,12 @@ func socketOf(nc net.Conn) *conn {
 	return nil
 }
 
-// Secure reports whether nc, from a Listener, is encrypted.
+// Secure reports whether nc, from a Listener or a Carrier, is encrypted on its way from
+// the client.
 func Secure(nc net.Conn) bool {
+	if c, ok := nc.(*carried); ok {
+		return c.peer.Secure
+	}
 	c := socketOf(nc)
 	return c != nil && c.secure
 }
@@ -114,6 +118,9 @@ func Secure(nc net.Conn) bool {
 // loopback says nothing about who asks for it. The page knows no password, so one
 // who shows it is who he says.
 func Rebindable(nc net.Conn) bool {
+	if c, ok := nc.(*carried); ok {
+		return c.peer.Named
+	}
 	c := socketOf(nc)
 	return c != nil && c.named
 }
@@ -122,6 +129,9 @@ func Rebindable(nc net.Conn) bool {
 // chooses it. ok is false unless the client has shown a certificate that was
 // verified and has such a name.
 func PeerUser(nc net.Conn) (user string, ok bool) {
+	if c, ok := nc.(*carried); ok {
+		return c.peer.User, c.peer.User != ""
+	}
 	c := socketOf(nc)
 	if c == nil || c.user == "" {
 		return "", false
@@ -133,7 +143,9 @@ func PeerUser(nc net.Conn) (user string, ok bool) {
 // in Options.Addresses. Idempotent; for connections of other kinds it does
 // nothing.
 func Authenticated(nc net.Conn) {
-	if c := socketOf(nc); c != nil {
+	if c, ok := nc.(*carried); ok {
+		c.known()
+	} else if c := socketOf(nc); c != nil {
 		c.known()
 	}
 }

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+const (
+	// lostTime is how long clients may take to go when the node leads no more:
+	// nothing that they send can be confirmed.
+	lostTime = 200 * time.Millisecond
+	// leadRetry is the pause after a service that could not be started.
+	leadRetry = time.Second
+)
+
+// lead runs the service whenever the node leads, until it stops. The outcome of the
+// first try goes to first.
+func (n *node) lead(first chan<- error) {
+	for {
+		err := n.leadOnce(first)
+		if n.ctx.Err() != nil {
+			return
+		}
+		if failed := n.replicas.Failed(); failed != nil {
+			n.fail(failed)
+			return
+		}
+		if err == nil {
+			continue
+		}
+		n.log.Error().Err(err).Msg("the node leads and cannot serve")
+		select {
+		case first <- err:
+		default:
+		}
+		select {
+		case <-time.After(leadRetry):
+		case <-n.ctx.Done():
+			return
+		}
+	}
+}
+
+// leadOnce waits for a leadership and serves until it is over.
+func (n *node) leadOnce(first chan<- error) error {
+	b, err := n.replicas.Serve(n.ctx)
+	if err != nil {
+		return err
+	}
+	s, err := n.newService(b)
+	if err != nil {
+		return errors.Join(err, b.Close(n.ctx))
+	}
+	n.log.Info().Uint64("epoch", b.Epoch()).Msg("this node serves now")
+	n.edge.set(s)
+	n.gate.Serving(s.admin)
+	select {
+	case first <- nil:
+	default:
+	}
+	select {
+	case <-b.Lost():
+		n.log.Warn().Uint64("epoch", b.Epoch()).Msg("this node no longer leads: its clients are cut off")
+	case <-n.ctx.Done():
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), lostTime)
+	defer cancel()
+	err = n.endService(ctx, false)
+	<-s.ended
+	return err
+}
+
+// endService ends the service if there is one: its clients have until ctx ends. With
+// hand it passes the leadership on to another node.
+func (n *node) endService(ctx context.Context, hand bool) error {
+	s := n.edge.take()
+	if s == nil {
+		return nil
+	}
+	n.gate.Serving(nil)
+	err := s.close(ctx)
+	if hand {
+		n.replicas.HandOver(ctx)
+	}
+	close(s.ended)
+	return err
+}
+
+// ready returns nil when clients are served, here or by another node.
+func (n *node) ready() error {
+	if s := n.edge.get(); s != nil {
+		return s.broker.Ready()
+	}
+	return n.replicas.Served()
+}
