@@ -42,10 +42,14 @@ func NewAuthority(t testing.TB) *Authority {
 	return a
 }
 
+// validity is how long certificates are valid, to either side: longer than a
+// test runs and than a clock is set forward or back.
+const validity = 48 * time.Hour
+
 func (a *Authority) sign(template *x509.Certificate, key *ecdsa.PrivateKey) *x509.Certificate {
 	a.t.Helper()
 	template.SerialNumber = big.NewInt(a.next.Add(1))
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	template.NotBefore, template.NotAfter = time.Now().Add(-validity), time.Now().Add(validity)
 	parent := a.cert
 	if parent == nil {
 		parent = template
@@ -91,6 +95,17 @@ func (a *Authority) ClientFiles(name string) (cert, key string) {
 	a.t.Helper()
 	return a.issue("client-"+name, &x509.Certificate{
 		Subject: pkix.Name{CommonName: name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
+}
+
+// Node writes the certificate of a node of a cluster, which is client and server:
+// its common name is the node's id.
+func (a *Authority) Node(id, host string) (cert, key string) {
+	a.t.Helper()
+	return a.issue("node-"+id, &x509.Certificate{
+		Subject: pkix.Name{CommonName: id}, DNSNames: []string{"node-" + id}, IPAddresses: []net.IP{net.ParseIP(host)},
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	})
 }
 

@@ -3,6 +3,7 @@ package harness
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -128,6 +129,8 @@ func freeAddresses() (at Addresses, err error) {
 type process struct {
 	bin  string
 	args []string
+	env  []string       // nil: that of the test
+	tee  io.WriteCloser // gets all that it writes and is closed at its end; nil: none
 	cmd  *exec.Cmd
 	out  *output
 	done chan struct{} // closed when the process has ended
@@ -137,7 +140,12 @@ type process struct {
 // start starts the binary and waits until it is ready.
 func (p *process) start() error {
 	cmd, out, done := exec.Command(p.bin, p.args...), newOutput(), make(chan struct{})
-	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Stdout, cmd.Stderr, cmd.Env = out, out, p.env
+	tee := p.tee
+	if tee != nil {
+		both := io.MultiWriter(out, tee)
+		cmd.Stdout, cmd.Stderr = both, both
+	}
 	dieWithParent(cmd)
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", p.bin, err)
@@ -145,6 +153,9 @@ func (p *process) start() error {
 	p.cmd, p.out, p.done = cmd, out, done
 	go func() {
 		p.err = cmd.Wait()
+		if tee != nil {
+			_ = tee.Close()
+		}
 		close(done)
 	}()
 	timer := time.NewTimer(startTimeout)

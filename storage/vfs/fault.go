@@ -48,6 +48,7 @@ type Fault struct {
 
 	mu    sync.Mutex
 	rules []*armed
+	full  bool // Free tells 0
 }
 
 type armed struct {
@@ -71,11 +72,18 @@ func (f *Fault) Add(r Rule) {
 	f.rules = append(f.rules, &armed{Rule: r})
 }
 
-// Clear removes all rules.
+// Clear removes all rules, and SetFull's effect.
 func (f *Fault) Clear() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.rules = nil
+	f.rules, f.full = nil, false
+}
+
+// SetFull makes [Fault.Free] tell 0 until Clear. That writes fail is for rules.
+func (f *Fault) SetFull() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.full = true
 }
 
 // check counts the operation against every rule, runs the delays, and returns
@@ -168,7 +176,15 @@ func (f *Fault) List(dir string) ([]string, error) {
 func (f *Fault) Size(name string) (int64, error) { return f.fs.Size(name) }
 
 // Free implements [FS].
-func (f *Fault) Free(dir string) (int64, error) { return f.fs.Free(dir) }
+func (f *Fault) Free(dir string) (int64, error) {
+	f.mu.Lock()
+	full := f.full
+	f.mu.Unlock()
+	if full {
+		return 0, nil
+	}
+	return f.fs.Free(dir)
+}
 
 // Capacity implements [FS].
 func (f *Fault) Capacity(dir string) (int64, error) { return f.fs.Capacity(dir) }

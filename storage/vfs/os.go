@@ -10,8 +10,9 @@ import (
 	"syscall"
 )
 
-// OS returns the file system of the operating system.
-func OS() FS { return osFS{} }
+// OS returns the file system of the operating system; in builds with the tag
+// faults, behind [Injected].
+func OS() FS { return injected(osFS{}) }
 
 type osFS struct{}
 

@@ -51,7 +51,7 @@ func write(t testing.TB, f FS, name, content string, sync bool) {
 
 // TestImplementations: what both file systems have in common.
 func TestImplementations(t *testing.T) {
-	for name, f := range map[string]FS{"os": OS(), "mem": NewMem(), "fault": NewFault(NewMem())} {
+	for name, f := range map[string]FS{"os": OS(), "mem": NewMem(), "fault": NewFault(NewMem()), "unsynced": NewUnsynced(OS())} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir() + "/a/b"
 			must(t, f.MkdirAll(dir))

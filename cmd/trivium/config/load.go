@@ -16,7 +16,7 @@ const envPrefix = "TRIVIUM_"
 
 // reservedEnv are names with our prefix that the project's own tests and
 // scripts use; they are no settings.
-var reservedEnv = map[string]bool{"BIN": true, "CRASH_ROUNDS": true, "HISTORIES": true, "SEED": true, "AMQP_ADDR": true, "URL": true, "USER": true, "PASSWORD": true}
+var reservedEnv = map[string]bool{"BIN": true, "CRASH_ROUNDS": true, "HISTORIES": true, "SEED": true, "NEMESES": true, "CHAOS": true, "LOGS": true, "AMQP_ADDR": true, "URL": true, "USER": true, "PASSWORD": true}
 
 // Loaded is a configuration and where each part of it comes from.
 type Loaded struct {

@@ -1,0 +1,5 @@
+//go:build !faults
+
+package vfs
+
+func injected(fs FS) FS { return fs }
