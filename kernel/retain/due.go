@@ -1,5 +1,7 @@
 package retain
 
+import "strings"
+
 // due is when a message expires. The message of that name may have another
 // expiry by now.
 type due struct {
@@ -49,9 +51,9 @@ func (h *dueHeap) pop() due {
 func (x *Index) rebuild() {
 	x.due = x.due[:0]
 	for _, b := range x.blocks {
-		for i := range b.items {
-			if it := &b.items[i]; it.expires != 0 {
-				x.due.push(due{it.expires, it.name})
+		for i := range b.at {
+			if it := b.item(i); it.expires != 0 {
+				x.due.push(due{it.expires, strings.Clone(it.name)})
 			}
 		}
 	}
@@ -71,8 +73,10 @@ func (x *Index) Expire(now int64, max int) (list []Expired, wait int64) {
 	defer x.mu.Unlock()
 	for len(x.due) > 0 && len(list) < max && x.due[0].at <= now {
 		d := x.due.pop()
-		if b, i, ok := x.find(d.name); ok && x.blocks[b].items[i].expires == d.at {
-			list = append(list, Expired{d.name, x.blocks[b].items[i].index})
+		if b, i, ok := x.find(d.name); ok {
+			if it := x.blocks[b].item(i); it.expires == d.at {
+				list = append(list, Expired{d.name, it.index})
+			}
 		}
 	}
 	if len(x.due) > 0 {
@@ -85,7 +89,9 @@ func (x *Index) Expire(now int64, max int) (list []Expired, wait int64) {
 func (x *Index) Again(e Expired) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if b, i, ok := x.find(e.Name); ok && x.blocks[b].items[i].index == e.Index {
-		x.due.push(due{x.blocks[b].items[i].expires, e.Name})
+	if b, i, ok := x.find(e.Name); ok {
+		if it := x.blocks[b].item(i); it.index == e.Index {
+			x.due.push(due{it.expires, e.Name})
+		}
 	}
 }

@@ -39,8 +39,8 @@ func (b *Budget) take(n int) bool {
 }
 
 // Index knows the topics of one tenant that have something retained, sorted so
-// that a wildcard lookup passes over what cannot match. A million topics take
-// about 100 MB beside the messages that it keeps. It is safe for concurrent use.
+// that a wildcard lookup passes over what cannot match. A topic takes some 15 bytes
+// beside its name and the message, if that is kept. It is safe for concurrent use.
 type Index struct {
 	budget *Budget
 
@@ -52,17 +52,6 @@ type Index struct {
 	timed  int // items that expire
 }
 
-type block struct{ items []item }
-
-// item is what is known of one topic.
-type item struct {
-	name    string
-	value   string // the encoded message, "" if it is not kept here
-	expires int64  // ms since 1970, 0 = never
-	index   uint64 // of the log, that wrote it
-	size    uint32
-}
-
 // Found is one topic as Page finds it.
 type Found struct {
 	Name string
@@ -70,6 +59,7 @@ type Found struct {
 	// stored. It is never changed.
 	Value   string
 	Expires int64 // ms since 1970, 0 = never
+	Size    int   // bytes of name and message
 }
 
 // NewIndex returns an empty index; it shares the budget with others.
@@ -97,10 +87,9 @@ func (x *Index) Size(name string) (n int, ok bool) {
 	if !ok {
 		return 0, false
 	}
-	return x.blocks[b].items[i].bytes(), true
+	it := x.blocks[b].item(i)
+	return it.bytes(), true
 }
-
-func (it *item) bytes() int { return len(it.name) + int(it.size) }
 
 // Put notes an encoded message, written at an index of the log, and returns when
 // it expires (ms since 1970, 0 = never). What a higher index wrote stays. Name and
@@ -109,21 +98,25 @@ func (x *Index) Put(name string, value []byte, index uint64) (expires int64) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	b, i, ok := x.find(name)
-	if !ok {
-		b, i = x.insert(b, i, strings.Clone(name))
+	if ok {
+		old := x.blocks[b].item(i)
+		if old.index > index {
+			return old.expires
+		}
+		x.account(&old, -1)
 	}
-	it := &x.blocks[b].items[i]
-	if ok && it.index > index {
-		return it.expires
-	}
-	x.account(it, -1)
-	it.value, it.expires, it.index, it.size = "", expiry(value), index, uint32(min(len(value), math.MaxUint32))
+	it := item{name: name, expires: max(expiry(value), 0), index: index, size: uint32(min(len(value), math.MaxUint32))}
 	if len(value) <= maxKept && x.budget.take(len(value)) {
-		it.value = string(value)
+		it.value = unsafe.String(unsafe.SliceData(value), len(value)) // until it is copied
 	}
-	x.account(it, +1)
+	if ok {
+		x.blocks[b].replace(i, &it)
+	} else {
+		x.insert(b, i, &it)
+	}
+	x.account(&it, +1)
 	if it.expires != 0 {
-		x.due.push(due{it.expires, it.name})
+		x.due.push(due{it.expires, strings.Clone(name)})
 		if len(x.due) > 2*x.timed+1024 {
 			x.rebuild()
 		}
@@ -140,23 +133,22 @@ func (x *Index) Delete(name string, upTo uint64) {
 		return
 	}
 	bl := x.blocks[b]
-	if bl.items[i].index > upTo {
+	it := bl.item(i)
+	if it.index > upTo {
 		return
 	}
-	x.account(&bl.items[i], -1)
-	x.count--
-	bl.items = slices.Delete(bl.items, i, i+1)
-	if len(bl.items) == 0 {
+	x.account(&it, -1)
+	if bl.remove(i); len(bl.at) == 0 {
 		x.blocks = slices.Delete(x.blocks, b, b+1)
 	}
 }
 
 // account adds an item to the sums, or takes it out.
 func (x *Index) account(it *item, sign int) {
+	x.count += sign
 	x.bytes += int64(sign * it.bytes())
-	if sign < 0 && it.value != "" {
+	if sign < 0 {
 		x.budget.left.Add(int64(len(it.value)))
-		it.value = ""
 	}
 	if it.expires != 0 {
 		x.timed += sign
@@ -165,7 +157,7 @@ func (x *Index) account(it *item, sign int) {
 
 // find returns where a name is, or where it would be.
 func (x *Index) find(name string) (b, i int, ok bool) {
-	b = sort.Search(len(x.blocks), func(b int) bool { return compare(x.blocks[b].items[0].name, name) > 0 }) - 1
+	b = sort.Search(len(x.blocks), func(b int) bool { return compare(x.blocks[b].name(0), name) > 0 }) - 1
 	if b < 0 {
 		return 0, 0, false
 	}
@@ -173,34 +165,25 @@ func (x *Index) find(name string) (b, i int, ok bool) {
 	return b, i, ok
 }
 
-func (b *block) search(name string) (int, bool) {
-	return slices.BinarySearchFunc(b.items, name, func(it item, name string) int { return compare(it.name, name) })
-}
-
-// insert makes room for a name where find would have it.
-func (x *Index) insert(b, i int, name string) (int, int) {
-	x.count++
+// insert adds an item where find would have it.
+func (x *Index) insert(b, i int, it *item) {
 	if len(x.blocks) == 0 {
 		x.blocks = append(x.blocks, &block{})
 	}
 	bl := x.blocks[b]
-	if len(bl.items) >= blockSize {
+	if len(bl.at) >= blockSize {
 		half := blockSize / 2
 		if i == blockSize && b == len(x.blocks)-1 {
 			half = blockSize // names that come in order fill the blocks
 		}
-		right := &block{items: make([]item, 0, blockSize)}
-		right.items = append(right.items, bl.items[half:]...)
-		clear(bl.items[half:])
-		bl.items = bl.items[:half]
+		right := bl.part(half, len(bl.at))
+		*bl = *bl.part(0, half)
 		x.blocks = slices.Insert(x.blocks, b+1, right)
 		if i >= half && i != 0 {
-			b, i, bl = b+1, i-half, right
+			i, bl = i-half, right
 		}
 	}
-	bl.items = slices.Insert(bl.items, i, item{name: name})
-	x.bytes += int64(len(name))
-	return b, i
+	bl.insert(i, it)
 }
 
 // Page appends to out up to max topics that match f, from the one named from
@@ -214,13 +197,14 @@ func (x *Index) Page(f *Filter, from string, max int, out []Found) (_ []Found, n
 	c := cursor{x: x}
 	c.seek(from)
 	for looked := 0; c.valid(); looked++ {
-		it := c.item()
+		name := c.name()
 		if max == 0 || looked == maxLook {
-			return out, it.name, true
+			return out, name, true
 		}
-		switch f.look(it.name) {
+		switch f.look(name) {
 		case matches:
-			out = append(out, Found{Name: it.name, Value: it.value, Expires: it.expires})
+			it := c.item()
+			out = append(out, Found{Name: it.name, Value: it.value, Expires: it.expires, Size: it.bytes()})
 			max--
 			c.next()
 		case next:
@@ -242,10 +226,12 @@ type cursor struct {
 
 func (c *cursor) valid() bool { return c.b < len(c.x.blocks) }
 
-func (c *cursor) item() *item { return &c.x.blocks[c.b].items[c.i] }
+func (c *cursor) item() item { return c.x.blocks[c.b].item(c.i) }
+
+func (c *cursor) name() string { return c.x.blocks[c.b].name(c.i) }
 
 func (c *cursor) next() {
-	if c.i++; c.i == len(c.x.blocks[c.b].items) {
+	if c.i++; c.i == len(c.x.blocks[c.b].at) {
 		c.b, c.i = c.b+1, 0
 	}
 }
@@ -253,7 +239,7 @@ func (c *cursor) next() {
 // seek goes to the first name that is not before the given one.
 func (c *cursor) seek(name string) {
 	c.b, c.i, _ = c.x.find(name)
-	if c.valid() && c.i == len(c.x.blocks[c.b].items) {
+	if c.valid() && c.i == len(c.x.blocks[c.b].at) {
 		c.b, c.i = c.b+1, 0
 	}
 }
@@ -262,11 +248,11 @@ func (c *cursor) seek(name string) {
 func (c *cursor) skip(name string) {
 	const near = 4
 	for range near {
-		if c.next(); !c.valid() || compare(c.item().name, name) >= 0 {
+		if c.next(); !c.valid() || compare(c.name(), name) >= 0 {
 			return
 		}
 	}
-	if bl := c.x.blocks[c.b]; compare(bl.items[len(bl.items)-1].name, name) >= 0 {
+	if bl := c.x.blocks[c.b]; compare(bl.name(len(bl.at)-1), name) >= 0 {
 		c.i, _ = bl.search(name)
 		return
 	}
