@@ -29,4 +29,8 @@ const (
 	HeaderUserID          = "user-id"
 	HeaderClusterID       = "cluster-id"
 	HeaderKey             = "x-kafka-key" // record key when it is not the address
+
+	// HeaderDedup is a client's header like any other, and its text the message's
+	// DedupID.
+	HeaderDedup = "x-deduplication-id"
 )

@@ -37,7 +37,7 @@ const (
 	Stream
 )
 
-// Retention says how long settled records stay readable.
+// Retention says how long settled records stay readable, and ids of messages known.
 type Retention struct {
 	// Delete drops a record as soon as every owner group has settled it.
 	Delete bool
@@ -46,6 +46,9 @@ type Retention struct {
 	// Bytes is how much of a partition's settled records stays, 0 = no limit. Whole
 	// batches go, the oldest first.
 	Bytes int64
+	// Dedup is how long the ids of messages are remembered (DedupID), 0 =
+	// DefaultDedup, negative = not at all.
+	Dedup time.Duration
 }
 
 // Retentions given to new topics (DESIGN section 3).

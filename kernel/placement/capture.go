@@ -141,6 +141,7 @@ const (
 	partLimits  = 10
 	partLedgers = 20
 	partPins    = 21
+	partIDs     = 40
 )
 
 // decodeParts reads them.
@@ -155,6 +156,8 @@ func (m *machine) decodeParts(d *decoder) {
 			m.ledgers.decode(part)
 		case partPins:
 			m.decodePins(part)
+		case partIDs:
+			m.decodeIDs(part)
 		default:
 			d.fail(fmt.Sprintf("part %d of the state", kind))
 		}

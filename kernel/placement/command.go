@@ -51,6 +51,7 @@ func sealCommand() []byte { return []byte{cmdSeal} }
 const (
 	retainDelete = 1
 	retainBytes  = 2 // a bound in bytes follows
+	retainIDs    = 4 // how long ids are remembered follows
 )
 
 func appendRetention(dst []byte, r kernel.Retention) []byte {
@@ -61,22 +62,33 @@ func appendRetention(dst []byte, r kernel.Retention) []byte {
 	if r.Bytes > 0 {
 		flags |= retainBytes
 	}
+	if r.Dedup != 0 {
+		flags |= retainIDs
+	}
 	dst = append(dst, flags)
 	dst = binary.AppendUvarint(dst, uint64(max(r.Age, 0)))
 	if r.Bytes > 0 {
 		dst = binary.AppendUvarint(dst, uint64(r.Bytes))
+	}
+	if r.Dedup != 0 {
+		dst = binary.AppendUvarint(dst, uint64(max(r.Dedup, 0)))
 	}
 	return dst
 }
 
 func (d *decoder) retention() kernel.Retention {
 	flags := d.byte()
-	if flags > retainDelete|retainBytes {
+	if flags > retainDelete|retainBytes|retainIDs {
 		d.fail("retention")
 	}
 	r := kernel.Retention{Delete: flags&retainDelete != 0, Age: time.Duration(d.offset())}
 	if flags&retainBytes != 0 {
 		r.Bytes = d.offset()
+	}
+	if flags&retainIDs != 0 {
+		if r.Dedup = time.Duration(d.offset()); r.Dedup == 0 {
+			r.Dedup = -1 // off; what is not said is the default
+		}
 	}
 	return r
 }
@@ -336,6 +348,7 @@ func (m *machine) dropTopic(id kernel.TopicID) {
 	m.table.mu.Unlock()
 	m.producers.drop(gone)
 	for _, p := range t.parts {
+		m.ids.drop(p)
 		m.log.Drop(uint64(p.id))
 		m.prop.forget(p.id)
 	}

@@ -33,7 +33,7 @@ type batch struct {
 	set     *TargetSet // whose records may join; nil for a ready batch
 	draft   *draft
 	index   int32       // in the draft
-	once    kernel.Once // what it is stored once for, if Session is not empty
+	once    kernel.Once // what it is stored once for, if that is not zero
 	kept    int         // bytes it holds while it waits for reuse
 
 	expiring bool // a record has an expiry of its own
@@ -109,17 +109,18 @@ func (d *draft) encode(h header) []byte {
 	size := headerSize + len(d.settles)
 	for _, b := range d.batches {
 		size += batchSectionSize(len(b.targets), b.size())
-		if b.isOnce() {
-			size += onceSize(&b.once)
-		}
+		size += onceSize(&b.once)
 	}
 	for _, c := range d.commands {
 		size += 1 + 5 + len(c)
 	}
 	data := h.append(make([]byte, 0, size))
 	for _, b := range d.batches {
-		if b.isOnce() {
+		if b.once.Session != "" {
 			data = appendOnceSection(data, &b.once)
+		}
+		if b.once.ID != (kernel.DedupID{}) {
+			data = appendIDSection(data, b.once.ID)
 		}
 		data = appendBatchSection(data, b.targets, b.bytes())
 	}

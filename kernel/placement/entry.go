@@ -18,6 +18,7 @@ const (
 	sectionCommand    = 3 // see command.go
 	sectionTrim       = 4 // a partition's start moves up
 	sectionOnce       = 5 // the batch that follows is a use of a session's number
+	sectionID         = 6 // the batch that follows has a deduplication id
 )
 
 // header is what an entry begins with.
@@ -69,7 +70,7 @@ type section struct {
 	group     GroupID       // settlement
 	partition PartitionID   // settlement, trim
 	start     int64         // trim
-	once      kernel.Once   // once
+	once      kernel.Once   // once, id
 	body      []byte        // batch, settlement, command
 	off       int           // position of body in the entry
 }
@@ -115,6 +116,9 @@ func (r *entryReader) next() bool {
 		return r.err == nil
 	case sectionOnce:
 		r.section.once = r.decoder.once()
+		return r.err == nil
+	case sectionID:
+		r.section.once.ID = r.decoder.dedupID()
 		return r.err == nil
 	default:
 		r.fail(fmt.Sprintf("section kind %d", r.kind))

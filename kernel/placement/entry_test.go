@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
 	slog "github.com/trivium-mq/trivium/storage/log"
@@ -94,6 +95,8 @@ func FuzzApply(f *testing.F) {
 	f.Add(appendCommandSection(appendTrimSection(h, 1, 1), sealCommand()))
 	f.Add(appendSettlementSection(h, 1, 1, []byte{1, 1, 0, 1, 0, 0, 0, 0, 0}))
 	f.Add(appendBatchSection(appendOnceSection(h, &kernel.Once{Session: "s", Number: 1, Count: 1}), []PartitionID{1}, b.Bytes()))
+	f.Add(appendBatchSection(appendIDSection(h, kernel.NewDedupID([]byte("a"))), []PartitionID{1}, b.Bytes()))
+	f.Add(appendCommandSection(h, setRetentionCommand(topicN(1), kernel.Retention{Dedup: time.Second, Bytes: 1}, 1)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s := newStepped(t)
 		s.topic(t, 2)
@@ -112,6 +115,9 @@ func FuzzState(f *testing.F) {
 	state = appendBytes(state, manifest.Append(nil))
 	f.Add(append(state, 0))
 	f.Add(append(state, 1, 1, 1, 7, 1, 0, 0, 0, 0, 0, 0))
+	s.machine.ids.repeated(s.machine.parts[1], kernel.NewDedupID([]byte("a")), 1)
+	noted := appendBytes(nil, s.machine.appendTo(nil))
+	f.Add(append(appendBytes(noted, manifest.Append(nil)), 0))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		sv, err := decodeSaved(data)
 		if err != nil {

@@ -17,6 +17,7 @@ type frozen struct {
 	groups []frozenGroup
 	ages   []byte // encoded, of the parts
 	tail   []byte // encoded: what comes after the topics
+	ids    []frozenIDs
 }
 
 type frozenTopic struct {
@@ -64,6 +65,7 @@ func (m *machine) freeze() *frozen {
 	f.tail = appendBytes(append(f.tail, partLimits), m.appendLimits(nil))
 	f.tail = appendBytes(append(f.tail, partLedgers), m.ledgers.appendTo(nil))
 	f.tail = appendBytes(append(f.tail, partPins), m.ledgers.appendPins(nil))
+	f.ids = m.ids.freeze()
 	return f
 }
 
@@ -77,7 +79,11 @@ func (f *frozen) appendTo(b []byte) []byte {
 	for i := range f.topics {
 		b = f.appendTopic(b, &f.topics[i])
 	}
-	return append(b, f.tail...)
+	b = append(b, f.tail...)
+	if len(f.ids) > 0 {
+		b = appendBytes(append(b, partIDs), appendIDs(nil, f.ids))
+	}
+	return b
 }
 
 // size is about how many bytes appendTo needs, rather more: to grow a large slice

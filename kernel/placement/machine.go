@@ -31,6 +31,7 @@ type machine struct {
 	nextGroup     GroupID
 	producers     producers
 	ledgers       ledgers
+	ids           idWindows
 	index         uint64 // of the entry applied last
 	term          uint64
 	time          int64 // of the entries, made monotonic
@@ -62,6 +63,7 @@ type machine struct {
 func newMachine(shards []*shard, metrics *Metrics) *machine {
 	m := &machine{table: newTable(), nextPartition: 1, nextGroup: 1, shards: shards, metrics: metrics, ledgers: make(ledgers)}
 	m.producers.init()
+	m.ids.init()
 	m.events = make([][]event, len(shards))
 	return m
 }
@@ -105,6 +107,7 @@ func (m *machine) applyEntry(e raftgroup.Entry) error {
 	}
 	m.entry, m.index, m.body, m.flight = e, e.Index, nil, nil
 	m.time = max(m.time, r.time)
+	m.ids.sweep(m.time)
 	if r.boot == m.prop.boot {
 		m.flight = m.prop.applied(r.counter)
 	}
@@ -142,8 +145,11 @@ func (m *machine) land() {
 func (m *machine) applySection(s *section) error {
 	switch s.kind {
 	case sectionOnce:
+		s.once.ID = m.once.ID
 		m.once = s.once
 		return checkOnce(&s.once)
+	case sectionID:
+		m.once.ID = s.once.ID
 	case sectionBatch:
 		return m.applyBatch(s)
 	case sectionSettlement:
@@ -173,12 +179,13 @@ func (m *machine) applyBatch(s *section) error {
 		return fmt.Errorf("%w: %w", errFormat, err)
 	}
 	res := batchResult{base: -1}
+	name := m.once.ID
 	if m.repeated() {
 		s.targets = s.targets[:0]
 	}
 	for _, id := range s.targets {
 		p := m.parts[id]
-		if p == nil {
+		if p == nil || name != (kernel.DedupID{}) && m.known(p, name) {
 			continue
 		}
 		base := p.log.End()

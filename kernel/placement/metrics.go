@@ -23,6 +23,10 @@ type Metrics struct {
 	SealFailures atomic.Uint64
 	Merges       atomic.Uint64
 	MergedBytes  atomic.Uint64 // written by merges
+	ScrubPasses  atomic.Uint64 // of all segments
+	ScrubBytes   atomic.Uint64 // read by the scrub
+	ScrubDamaged atomic.Int64  // segments that the last pass, or the one under way, has found damaged
+	Repeats      atomic.Uint64 // records that a target had already, by their deduplication id
 	Refused      atomic.Uint64 // publishes refused because the node was short of something
 }
 

@@ -14,12 +14,16 @@ const maxSession = 2 * maxName
 
 // AppendOnce is Append of a record that is stored once: the use of the number is
 // noted in the entry that carries the record, and the machine drops a record whose
-// use it has noted before. A dropped one completes without error. If a target is
-// full and rejects nobody gets the record, and the number stays unused: the error is
-// that of IsQueueFull.
+// use it has noted before. Its id is noted for each target by itself, and the targets
+// drop it that have it. A dropped one completes without error. If a target is
+// full and rejects a record with a number nobody gets it, and the number stays unused:
+// the error is that of IsQueueFull.
 func (g *Group) AppendOnce(set *TargetSet, r *kernel.Record, once kernel.Once, done kernel.Completion, token uint64) error {
-	if g.volatile {
-		return g.Append(set, r, done, token) // what it would be a repeat of goes with the process
+	if g.volatile { // what a number would be a repeat of goes with the process
+		once = kernel.Once{ID: once.ID}
+		if err := g.partitionRoom(set); err != nil {
+			return err
+		}
 	}
 	return g.publish(publication{set: set, r: r, once: once, done: done, token: token})
 }
@@ -117,13 +121,16 @@ func appendOnceSection(dst []byte, o *kernel.Once) []byte {
 	return binary.AppendUvarint(dst, o.Count)
 }
 
-// onceSize is an upper bound of what appendOnceSection adds.
-func onceSize(o *kernel.Once) int {
-	return 1 + 3 + len(o.Session) + 3 + binary.MaxVarintLen64
+// onceSize is an upper bound of what is said before a batch that is stored once.
+func onceSize(o *kernel.Once) (n int) {
+	if o.Session != "" {
+		n = 1 + 3 + len(o.Session) + 3 + binary.MaxVarintLen64
+	}
+	if o.ID != (kernel.DedupID{}) {
+		n += idSize
+	}
+	return n
 }
-
-// isOnce says whether a batch of a draft is stored once.
-func (b *batch) isOnce() bool { return b.once.Session != "" }
 
 // once reads what appendOnceSection wrote after the kind byte.
 func (d *decoder) once() kernel.Once {

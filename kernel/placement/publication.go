@@ -10,7 +10,7 @@ import (
 type publication struct {
 	set     *TargetSet // nil: there are only the writes
 	r       *kernel.Record
-	once    kernel.Once // if Session is not empty
+	once    kernel.Once // if that is not zero
 	command []byte      // of the writes; nil = none
 	done    kernel.Completion
 	token   uint64
@@ -23,12 +23,37 @@ func (g *Group) publish(p publication) error {
 	case err != error(errQueueFull):
 		return err
 	case p.once.Session == "":
-		return g.appendPartly(&p)
+		return g.appendLacking(&p)
 	}
 	// A refused use of a number leaves nothing behind: it may be used again.
 	_, full := g.prop.split(p.set, int64(len(p.r.Value)))
 	g.refused(full, p.r)
 	return err
+}
+
+// appendLacking is appendPartly to the targets that do not have the message yet: those
+// that have it do not refuse it.
+func (g *Group) appendLacking(p *publication) error {
+	if p.once.ID == (kernel.DedupID{}) {
+		return g.appendPartly(p)
+	}
+	missing := g.machine.lacking(p.set, p.once.ID, g.prop.clock.wall())
+	switch {
+	case len(missing) > 0:
+		p.set = g.Targets(missing...)
+		if err := g.prop.append(p, g.limits.RecordBytes); err != error(errQueueFull) {
+			return err
+		}
+		return g.appendPartly(p)
+	case p.command != nil:
+		p.set = nil // the writes are left
+		return g.prop.append(p, g.limits.RecordBytes)
+	}
+	if p.done != nil {
+		p.done.Completed(p.token, kernel.Result{Offset: -1})
+		p.done.Flush()
+	}
+	return nil
 }
 
 // append adds a publish to the open draft. errQueueFull: a target is full, and
@@ -75,7 +100,7 @@ func (p *proposer) append(pub *publication, most int) error {
 // of its own, so that the machine can drop it alone. The caller holds mu.
 func (p *proposer) carry(d *draft, pub *publication) {
 	var b *batch
-	once, extra := pub.once.Session != "", 0
+	once, extra := !pub.once.IsZero(), 0
 	if !once {
 		b = d.joinable(pub.set)
 	}

@@ -37,9 +37,10 @@ type partition struct {
 
 	age      ageMarks
 	arrivals arrivals
-	expiring int64    // records with an expiry of their own lie below
-	tallied  int64    // the topic's tally has the records below; under its lock
-	cut      lanePart // shard
+	expiring int64     // records with an expiry of their own lie below
+	tallied  int64     // the topic's tally has the records below; under its lock
+	cut      lanePart  // shard
+	ids      *idWindow // nil: none is remembered
 }
 
 // table is what is in the group. Only the machine changes it; it needs the
