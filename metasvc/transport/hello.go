@@ -58,6 +58,7 @@ type Hello struct {
 type Refusal struct {
 	Code   Code
 	Reason string
+	From   string // Raft name of the node that refuses; "" = this one
 }
 
 // Error implements error.
@@ -169,7 +170,7 @@ func readAnswer(r io.Reader) (Identity, error) {
 		return Identity{}, errors.Join(errHello, err)
 	}
 	if code != 0 {
-		return who, &Refusal{Code: code, Reason: reason}
+		return who, &Refusal{Code: code, Reason: reason, From: who.Raft}
 	}
 	return who, nil
 }

@@ -46,9 +46,9 @@ type MuxConfig struct {
 	// side need not wait any more. Nil lets all pass.
 	Admit func(ctx context.Context, c net.Conn, h Hello) error
 
-	// Verify looks at who has answered a hello of this node; if it is refused, at
-	// who refuses. An error ends the connection. Nil believes all.
-	Verify func(ctx context.Context, c net.Conn, h Hello, who Identity) error
+	// Verify looks at who has answered a hello of this node, and has refused it or not.
+	// An error ends the connection. Nil believes all.
+	Verify func(ctx context.Context, c net.Conn, h Hello, who Identity, refused *Refusal) error
 
 	// Resolve returns the present address of a node by its Raft id. Nil, or an error,
 	// means the address in the group's configuration.
@@ -233,13 +233,13 @@ func (m *Mux) taker(h Hello) (func(*Conn) error, error) {
 		l := m.groups[h.Group]
 		m.mu.Unlock()
 		if l == nil {
-			return nil, &Refusal{CodeNoGroup, fmt.Sprintf("there is no group %d here", h.Group)}
+			return nil, &Refusal{Code: CodeNoGroup, Reason: fmt.Sprintf("there is no group %d here", h.Group)}
 		}
 		return l.take, nil
 	}
 	q := m.kinds[h.Kind]
 	if q == nil {
-		return nil, &Refusal{CodeOther, fmt.Sprintf("connections of kind %d are not known here", h.Kind)}
+		return nil, &Refusal{Code: CodeOther, Reason: fmt.Sprintf("connections of kind %d are not known here", h.Kind)}
 	}
 	return func(c *Conn) error { return q.put(c) }, nil
 }
@@ -274,7 +274,7 @@ func (m *Mux) Dial(ctx context.Context, addr string, h Hello) (net.Conn, Identit
 	}
 	refused, _ := errors.AsType[*Refusal](err)
 	if m.cfg.Verify != nil && (err == nil || refused != nil) {
-		if bad := m.cfg.Verify(ctx, c, h, who); bad != nil {
+		if bad := m.cfg.Verify(ctx, c, h, who, refused); bad != nil {
 			err = bad // nobody to believe
 		}
 	}

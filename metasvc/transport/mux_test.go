@@ -153,7 +153,7 @@ func TestMuxRefuses(t *testing.T) {
 	m := startMux(t, func(c *MuxConfig) {
 		c.Admit = func(context.Context, net.Conn, Hello) error {
 			if refuse.Load() {
-				return &Refusal{CodeRemoved, "it is gone"}
+				return &Refusal{Code: CodeRemoved, Reason: "it is gone"}
 			}
 			return nil
 		}
@@ -198,7 +198,7 @@ func TestMuxRefuses(t *testing.T) {
 func TestMuxBelievesNobody(t *testing.T) {
 	impostor := errors.New("impostor")
 	a := startMux(t, func(c *MuxConfig) {
-		c.Verify = func(context.Context, net.Conn, Hello, Identity) error { return impostor }
+		c.Verify = func(context.Context, net.Conn, Hello, Identity, *Refusal) error { return impostor }
 	})
 	b := startMux(t, nil)
 	if _, _, err := a.Dial(t.Context(), b.cfg.Advertise, Hello{Kind: KindRPC}); !errors.Is(err, impostor) {

@@ -1,0 +1,127 @@
+package cluster
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/trivium-mq/trivium/storage/vfs"
+)
+
+const (
+	bookName = "peers.json"
+	maxBook  = 1 << 20
+)
+
+// peer is another member, as it is remembered over a restart.
+type peer struct {
+	Node        string `json:"node"`
+	Raft        string `json:"raft"`
+	Incarnation string `json:"incarnation,omitempty"`
+	Address     string `json:"address"`
+}
+
+// book is the file with the addresses of the others: a node that starts has no catalog
+// yet. What it says is a hint; the catalog decides who is a member.
+type book struct {
+	fs  vfs.FS
+	dir string
+
+	mu      sync.Mutex
+	cluster string
+	peers   []peer // by node
+}
+
+// bookFile is the form of the file.
+type bookFile struct {
+	Cluster string `json:"cluster"`
+	Peers   []peer `json:"peers"`
+}
+
+// openBook reads the file. That of another cluster counts for nothing; so does one
+// that cannot be read: the seeds and the groups' own configuration are there, too.
+func openBook(fsys vfs.FS, dir, cluster string) (*book, error) {
+	b := &book{fs: fsys, dir: dir, cluster: cluster}
+	if fsys == nil {
+		return b, nil
+	}
+	f, err := fsys.Open(path.Join(dir, bookName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return b, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("cluster: %w", err)
+	}
+	data, err := io.ReadAll(io.NewSectionReader(f, 0, maxBook))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, fmt.Errorf("cluster: %s: %w", bookName, err)
+	}
+	var file bookFile
+	if json.Unmarshal(data, &file) == nil && file.Cluster == cluster {
+		b.peers = file.Peers
+	}
+	return b, nil
+}
+
+func (b *book) list() []peer {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.peers)
+}
+
+func (b *book) address(raftID string) (string, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, p := range b.peers {
+		if p.Raft == raftID && p.Address != "" {
+			return p.Address, true
+		}
+	}
+	return "", false
+}
+
+// set writes who the others are, if that is news.
+func (b *book) set(cluster string, peers []peer) error {
+	slices.SortFunc(peers, func(x, y peer) int { return strings.Compare(x.Node, y.Node) })
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.cluster == cluster && slices.Equal(b.peers, peers) {
+		return nil
+	}
+	b.cluster, b.peers = cluster, peers
+	if b.fs == nil {
+		return nil
+	}
+	if err := b.write(); err != nil {
+		return fmt.Errorf("cluster: write %s: %w", bookName, err)
+	}
+	return nil
+}
+
+func (b *book) write() error {
+	data, err := json.Marshal(bookFile{b.cluster, b.peers})
+	if err != nil {
+		return err
+	}
+	name := path.Join(b.dir, bookName)
+	f, err := b.fs.Create(name + ".tmp")
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(append(data, '\n'), 0)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := b.fs.Rename(name+".tmp", name); err != nil {
+		return err
+	}
+	return b.fs.SyncDir(b.dir)
+}

@@ -1,0 +1,86 @@
+package cluster
+
+import (
+	"context"
+	"io"
+	"net"
+
+	"github.com/rs/zerolog"
+
+	"github.com/trivium-mq/trivium/metasvc/catalog"
+	"github.com/trivium-mq/trivium/metasvc/raftgroup"
+	"github.com/trivium-mq/trivium/storage/vfs"
+)
+
+// Config is what a Node is made of.
+type Config struct {
+	// Identity is whose node it is. Cluster is empty until it has joined; Address is
+	// set by Open, from Advertise.
+	Identity Identity
+	// Listener accepts connections of other nodes, without TLS of its own. The Node
+	// closes it, also if Open fails.
+	Listener net.Listener
+	// Advertise is where others reach the listener, host:port; "" = its address.
+	Advertise string
+	// Seeds are addresses of nodes of the cluster.
+	Seeds []string
+	// TLS protects what nodes say to each other; nil is for the loopback only.
+	TLS *TLS
+	// FS and Dir are where peers.json is kept: the addresses of the others.
+	FS  vfs.FS
+	Dir string
+	// Fronts are the addresses that clients are told, by listener.
+	Fronts map[string]string
+	// Secret is what all nodes of the cluster have in common, for those that join.
+	Secret  []byte
+	Version string
+	// OnRefused is told once when the others do not want this node any more: it was
+	// removed, or its data directory is not what they know. It must return soon and
+	// not call Close. May be nil.
+	OnRefused func(*Refusal)
+	Logger    zerolog.Logger
+}
+
+// Catalog is the replicated metadata: *metasvc.Catalog.
+type Catalog interface {
+	State() *catalog.State
+	Do(ctx context.Context, ops ...catalog.Op) (catalog.Result, error)
+}
+
+// Segment is an open segment file.
+type Segment interface {
+	io.ReaderAt
+	io.Closer
+}
+
+// Group is a Raft group of which this node has a replica.
+type Group struct {
+	ID   uint32
+	Raft *raftgroup.Group
+	// Whole reports whether the replica has all that it has applied; nil = always.
+	Whole func() bool
+	// Segment opens a segment, of the returned size in bytes, which stays while it is
+	// open; nil = there are none.
+	Segment func(id uint64) (Segment, int64, error)
+}
+
+// Replicas are what a Node keeps in line. The first group is the catalog's.
+type Replicas struct {
+	Catalog Catalog
+	Groups  []Group
+}
+
+func (g *Group) whole() bool { return g.Whole == nil || g.Whole() }
+
+// group returns a group by number.
+func (r *Replicas) group(id uint32) *Group {
+	if r == nil {
+		return nil
+	}
+	for i := range r.Groups {
+		if r.Groups[i].ID == id {
+			return &r.Groups[i]
+		}
+	}
+	return nil
+}

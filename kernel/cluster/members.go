@@ -1,0 +1,143 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/trivium-mq/trivium/metasvc/catalog"
+)
+
+// Member is a node of the cluster, as this one sees it.
+type Member struct {
+	Node, Raft, Incarnation string
+	Address                 string            // where nodes reach it
+	Fronts                  map[string]string // where clients do, by listener
+	Version                 string
+	Learner                 bool // it has no vote in a group of which this node has a replica
+	Draining                bool
+	Self                    bool
+	Reachable               bool // within the last seconds; true for Self
+}
+
+// fronts are addresses in a fixed order.
+func fronts(of map[string]string) []catalog.Front {
+	var out []catalog.Front
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		out = append(out, catalog.Front{Name: name, Address: of[name]})
+	}
+	return out
+}
+
+// Members are the nodes of the cluster, by id; none before Attach.
+func (n *Node) Members() []Member {
+	r := n.replicas.Load()
+	if r == nil {
+		return nil
+	}
+	self := n.Self()
+	votes := map[string]int{}
+	for i := range r.Groups {
+		for _, s := range r.Groups[i].Raft.Servers() {
+			if !s.Learner {
+				votes[s.ID]++
+			}
+		}
+	}
+	var out []Member
+	r.Catalog.State().Nodes(func(c *catalog.Node) {
+		m := Member{Node: c.ID, Raft: c.Raft, Incarnation: c.Incarnation, Address: c.Address, Version: c.Version, Draining: c.Draining,
+			Fronts: map[string]string{}, Learner: votes[c.Raft] < len(r.Groups), Self: c.Raft == self.Raft}
+		for _, f := range c.Fronts {
+			m.Fronts[f.Name] = f.Address
+		}
+		m.Reachable = m.Self || n.fresh(c.Raft) != nil
+		out = append(out, m)
+	})
+	return out
+}
+
+// fresh returns what a node has told within the last seconds, nil if it has not.
+func (n *Node) fresh(raftID string) *Info {
+	if a := n.met.get(raftID); a.info != nil && a.refused == nil && time.Since(a.at) < freshTime {
+		return a.info
+	}
+	return nil
+}
+
+func (n *Node) sharedSecret() []byte {
+	if s := n.secret.Load(); s != nil {
+		return *s
+	}
+	return n.cfg.Secret
+}
+
+// meetAll exchanges with all members how they are, over and over.
+func (n *Node) meetAll() {
+	tick := time.NewTicker(meetEvery)
+	defer tick.Stop()
+	for {
+		n.meetOnce()
+		select {
+		case <-tick.C:
+		case <-n.ctx.Done():
+			return
+		}
+	}
+}
+
+// meetOnce exchanges with each other member how they are.
+func (n *Node) meetOnce() {
+	self := n.Self()
+	var work sync.WaitGroup
+	for _, p := range n.others() {
+		address, err := n.resolve(p.Raft)
+		if err != nil || p.Raft == self.Raft {
+			continue
+		}
+		work.Go(func() {
+			err := n.exchange(n.ctx, p.Raft, address)
+			if r, ok := errors.AsType[*Refusal](err); ok && r.From != "" && expelled(r) {
+				n.expel(r)
+			}
+		})
+	}
+	work.Wait()
+	n.stir()
+}
+
+// others are the other members, by the catalog, or by the book until that knows some.
+func (n *Node) others() []peer {
+	var out []peer
+	self := n.Self()
+	if r := n.replicas.Load(); r != nil {
+		r.Catalog.State().Nodes(func(m *catalog.Node) {
+			if m.Raft != self.Raft {
+				out = append(out, peer{Node: m.ID, Raft: m.Raft, Incarnation: m.Incarnation, Address: m.Address})
+			}
+		})
+	}
+	if len(out) == 0 {
+		return n.book.list()
+	}
+	return out
+}
+
+// answerMeet answers a node that tells how it is.
+func (n *Node) answerMeet(_ context.Context, from Identity, req *meetRequest) (*meetReply, error) {
+	if err := n.told(from, req.Info); err != nil {
+		return &meetReply{Refused: asRefusal(err)}, nil
+	}
+	return &meetReply{Info: n.info()}, nil
+}
+
+// stir wakes the reconciler.
+func (n *Node) stir() {
+	select {
+	case n.wake <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,85 @@
+package cluster
+
+import (
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/trivium-mq/trivium/metasvc/transport"
+)
+
+// witness remembers what other nodes have promised this one, in memory: a node whose
+// disk was set back to an older state has forgotten it, and must not vote again with
+// what it has left.
+type witness struct {
+	node *Node
+	mu   sync.Mutex
+	of   map[witnessKey]promise
+}
+
+type witnessKey struct {
+	group uint32
+	raft  string
+}
+
+// promise is the highest of each that was seen.
+type promise struct {
+	term  uint64 // the peer has been in it
+	in    uint64 // term in which it had the log of this node up to index
+	index uint64
+	led   uint64 // term in which it led this node: it had all of that term's log here
+}
+
+func newWitness(n *Node) *witness { return &witness{node: n, of: map[witnessKey]promise{}} }
+
+// Acknowledged implements transport.Witness.
+func (w *witness) Acknowledged(group uint32, raftID string, term, index uint64) {
+	w.note(group, raftID, func(p *promise) {
+		p.term = max(p.term, term)
+		if term > p.in || term == p.in && index > p.index {
+			p.in, p.index = term, index
+		}
+	})
+}
+
+// Voted implements transport.Witness.
+func (w *witness) Voted(group uint32, raftID string, term uint64) {
+	w.note(group, raftID, func(p *promise) { p.term = max(p.term, term) })
+}
+
+// led notes that a node leads a group in a term.
+func (w *witness) led(group uint32, raftID string, term uint64) {
+	w.note(group, raftID, func(p *promise) { p.led, p.term = max(p.led, term), max(p.term, term) })
+}
+
+func (w *witness) note(group uint32, raftID string, fn func(*promise)) {
+	k := witnessKey{group, raftID}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p := w.of[k]
+	fn(&p)
+	w.of[k] = p
+}
+
+// check compares the logs of a node with what was seen of them.
+func (w *witness) check(raftID string, groups []GroupInfo) *Refusal {
+	replicas := w.node.replicas.Load()
+	for _, g := range groups {
+		w.mu.Lock()
+		p := w.of[witnessKey{g.Group, raftID}]
+		w.mu.Unlock()
+		mine := replicas.group(g.Group)
+		if mine == nil || p == (promise{}) {
+			continue
+		}
+		last := max(g.Last, g.Applied)
+		// What is committed is in its log for ever; what was not may have been replaced.
+		want := max(mine.Raft.CommittedIn(p.in, p.index), mine.Raft.CommittedIn(p.led, math.MaxUint64))
+		if g.Term < p.term || last < want {
+			return &Refusal{Code: transport.CodeRolledBack, Reason: fmt.Sprintf("the data directory of node %s is older than what node %s has seen of it "+
+				"(group %d: term %d, log up to %d; it had term %d, %d): it was set back. Remove the node and let it join with an empty directory",
+				raftID, w.node.Self().Node, g.Group, g.Term, last, p.term, want)}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,28 @@
+package raftgroup
+
+import "sort"
+
+// CommittedIn returns the highest index that this node knows to be committed, is not
+// beyond limit, and has an entry of the given term or an earlier one; 0 if the log has
+// none.
+func (g *Group) CommittedIn(term, limit uint64) uint64 {
+	first, _ := g.cfg.Group.FirstIndex() // never fails
+	end := min(limit, g.CommitIndex())
+	if first == 0 || end < first || term == 0 {
+		return 0
+	}
+	n := sort.Search(int(end-first)+1, func(i int) bool {
+		t, err := g.cfg.Group.Term(first + uint64(i))
+		return err == nil && t > term // what was cut off meanwhile is older than all that is left
+	})
+	if n == 0 {
+		return 0
+	}
+	return first + uint64(n) - 1
+}
+
+// LastIndex returns the highest index of the log, or of the checkpoint before it.
+func (g *Group) LastIndex() uint64 {
+	last, _ := g.cfg.Group.LastIndex() // never fails
+	return max(last, g.AppliedIndex())
+}
