@@ -70,7 +70,8 @@ type Admitter interface {
 	// Admit is called right before Deliver would be, by its rules, with so many
 	// records of so many bytes together, LargeDelivery or more. With true Deliver
 	// follows. Before it returns false it takes back the credit for them, by Credit:
-	// they are called off.
+	// they are called off. For a pull member it is called within Acquire, which has
+	// no credit to take back: with true the records are taken, with false none are.
 	Admit(records, bytes int) bool
 }
 

@@ -153,7 +153,8 @@ func (m *Member) Settle(o kernel.Outcome, partition int32, first, last int64) {
 
 // Acquire takes up to max records now and passes them to fn (perhaps none)
 // with the number of records still ready. It waits for the group's goroutine,
-// so it must not be called from one; fn runs there.
+// so it must not be called from one; fn runs there. It is not called if the
+// member's consumer is a kernel.Admitter that does not admit the records.
 func (m *Member) Acquire(max int, fn func(batch []kernel.Delivery, ready int64)) error {
 	m.group.expiry.touch(m.conn.b)
 	return m.m.Acquire(max, func(batch []kernel.Delivery, ready int64) {

@@ -39,7 +39,7 @@ func retainedOf(t testing.TB, s *Session, filter string) (list []string) {
 	}
 	for more := true; more; {
 		var page []kernel.Retained
-		if page, more, err = r.Next(2, 100); err != nil {
+		if page, more, err = r.Next(2, 100, func(int) bool { return true }); err != nil {
 			t.Fatal(err)
 		}
 		for i := range page {

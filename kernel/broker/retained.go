@@ -99,8 +99,10 @@ func (h *Session) Retained(ctx context.Context, filter string) (*Retained, error
 
 // Next returns up to max messages, and no more once they have reached so many
 // bytes. more says that others may follow. Those that have expired are left out.
-// After an error it may be called again.
-func (r *Retained) Next(max, bytes int) (list []kernel.Retained, more bool, err error) {
+// After an error it may be called again. admit is asked before a message of
+// kernel.LargeDelivery bytes or more is read; with false it is the first of the next
+// call.
+func (r *Retained) Next(max, bytes int, admit func(bytes int) bool) (list []kernel.Retained, more bool, err error) {
 	if !r.more {
 		return nil, false, nil
 	}
@@ -116,6 +118,10 @@ func (r *Retained) Next(max, bytes int) (list []kernel.Retained, more bool, err 
 		}
 		if f.Expires != 0 && f.Expires <= now {
 			continue
+		}
+		if f.Size >= kernel.LargeDelivery && !admit(f.Size) {
+			next, r.more = f.Name, true
+			break
 		}
 		rec, n, err := r.read(f)
 		if kernel.CodeOf(err) == kernel.CodeCorrupt {

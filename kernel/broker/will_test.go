@@ -214,7 +214,7 @@ func TestWillMessage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	list, _, err := r.Next(10, 1000)
+	list, _, err := r.Next(10, 1000, nil)
 	if err != nil || len(list) != 1 {
 		t.Fatal(list, err)
 	}

@@ -50,3 +50,47 @@ func TestRefusedBeforeHandOut(t *testing.T) {
 	}
 	both(t, parts)
 }
+
+// unwilling admits nothing at first.
+type unwilling struct {
+	*sink
+	asked int
+}
+
+func (u *unwilling) Admit(records, bytes int) bool {
+	u.asked++
+	return u.asked > 1
+}
+
+// TestAcquireIsAdmitted: what the consumer of a pull member does not admit is not
+// taken, nor counted as failed, and goes to who asks next.
+func TestAcquireIsAdmitted(t *testing.T) {
+	both(t, func(t *testing.T, g *Group) {
+		ps, id := queue(t, g, 1, 1, kernel.RetainDay)
+		done := newAnswers()
+		for n := range uint64(2) {
+			if err := g.Append(g.Targets(ps[0]), large(n), done, n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		done.wait(t, 2)
+		u := &unwilling{sink: newSink()}
+		m := join(t, g, id, kernel.MemberOptions{Pull: true}, u)
+		take := func() (got []kernel.Delivery) {
+			t.Helper()
+			must(t, m.Acquire(1, func(batch []kernel.Delivery, _ int64) { got = append(got, batch...) }))
+			return got
+		}
+		if got := take(); got != nil {
+			t.Errorf("%+v was taken", got)
+		}
+		if r, h, _ := g.Count(id); r != 2 || h != 0 {
+			t.Errorf("%d ready, %d held", r, h)
+		}
+		for i := range int64(2) {
+			if got := take(); len(got) != 1 || got[0].Offset != i || got[0].Failed != 0 {
+				t.Errorf("%+v, want record %d", got, i)
+			}
+		}
+	})
+}

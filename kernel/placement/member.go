@@ -147,13 +147,17 @@ func (m *Member) hand(batch []kernel.Delivery, bytes int) handing {
 	if m.stopped {
 		return handStopped
 	}
-	if bytes >= kernel.LargeDelivery {
-		if a, ok := m.to.(kernel.Admitter); ok && !a.Admit(len(batch), bytes) {
-			return handRefused
-		}
+	if bytes >= kernel.LargeDelivery && !m.admits(len(batch), bytes) {
+		return handRefused
 	}
 	m.to.Deliver(batch)
 	return handTaken
+}
+
+// admits asks a consumer that has a say.
+func (m *Member) admits(records, bytes int) bool {
+	a, ok := m.to.(kernel.Admitter)
+	return !ok || a.Admit(records, bytes)
 }
 
 // end tells the consumer that the membership is over, unless it has left.
@@ -171,7 +175,8 @@ func (m *Member) end(reason error) {
 
 // Acquire takes up to max records now, without credit, and passes them to fn
 // (perhaps none) with the number of records still ready. fn runs on the
-// group's goroutine; Acquire waits for it.
+// group's goroutine; Acquire waits for it. Nothing is taken, and fn is not called,
+// if the member's consumer is a kernel.Admitter that does not admit them.
 func (m *Member) Acquire(max int, fn func(batch []kernel.Delivery, ready int64)) error {
 	done := make(chan error, 1)
 	a := &acquisition{member: m, max: max, fn: fn, done: done}

@@ -40,7 +40,9 @@ type consumer struct {
 	prefetch int  // 0 = no limit
 	credit   int  // granted and not delivered
 	held     int  // delivered and not settled
-	reserved int  // bytes booked for the next Deliver
+	reserved int  // bytes booked for the next Deliver, or answer of a basic.get
+	refused  int  // bytes that a basic.get could not book
+	pull     bool // what basic.get takes from
 	average  int  // bytes of a delivery in the buffer
 	hungry   bool // listed in conn.hungry
 	started  bool // counted in conn.consuming until stopped
@@ -155,6 +157,9 @@ func (k *consumer) Admit(records, bytes int) bool {
 	o := k.ch.c.out
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if k.pull {
+		return k.admitGet(bytes)
+	}
 	if k.stopped || o.closing || o.ended { // Deliver drops it
 		return true
 	}

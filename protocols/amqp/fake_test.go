@@ -397,7 +397,13 @@ func (m *fakeMember) Acquire(max int, fn func([]kernel.Delivery, int64)) error {
 		fn(nil, 0)
 		return nil
 	}
+	at := m.q.ready[0]
 	one := m.hand()
+	if size := one[0].Record.Size; size >= kernel.LargeDelivery && !m.to.(kernel.Admitter).Admit(1, size) {
+		delete(m.holds, at)
+		m.q.ready = slices.Insert(m.q.ready, 0, at)
+		return nil
+	}
 	fn(one, int64(len(m.q.ready)))
 	return nil
 }

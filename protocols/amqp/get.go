@@ -1,6 +1,9 @@
 package amqp
 
 import (
+	"math/rand/v2"
+	"time"
+
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/protocols/amqp/wire"
 )
@@ -20,7 +23,6 @@ func (ch *channel) onGet(m *wire.BasicGet) error {
 		return err
 	}
 	ch.c.out.waitRoom() // answers may be large, and requests for them are small
-	ch.c.out.total.Take(0, pauseTime, ch.c.ctx.Done())
 	k, err := ch.puller(pullKey{queue: name, noAck: m.NoAck})
 	if err != nil {
 		return err
@@ -29,18 +31,74 @@ func (ch *channel) onGet(m *wire.BasicGet) error {
 		ch.dropPuller(pullKey{queue: name, noAck: m.NoAck})
 		return ch.notOnStream("basic.get", name)
 	}
-	found := false
-	err = k.m.Acquire(1, func(batch []kernel.Delivery, ready int64) {
-		found = k.got(batch, ready)
-	})
-	if err != nil {
-		ch.dropPuller(pullKey{queue: name, noAck: m.NoAck})
-		return ch.c.refused(err)
+	for {
+		found := false
+		err = k.m.Acquire(1, func(batch []kernel.Delivery, ready int64) {
+			found = k.got(batch, ready)
+		})
+		if err != nil {
+			k.giveBack()
+			ch.dropPuller(pullKey{queue: name, noAck: m.NoAck})
+			return ch.c.refused(err)
+		}
+		switch more := k.giveBack(); {
+		case found:
+		case more == 0:
+			ch.send(&wire.BasicGetEmpty{})
+		case k.await(more):
+			continue
+		}
+		return nil
 	}
-	if !found {
-		ch.send(&wire.BasicGetEmpty{})
+}
+
+// admitGet books a large answer before it is taken. The caller holds out.mu.
+func (k *consumer) admitGet(bytes int) bool {
+	o := k.ch.c.out
+	if bytes <= k.reserved || o.closing || o.ended {
+		return true
 	}
-	return nil
+	if o.reserve(bytes - k.reserved) {
+		k.reserved = bytes
+		return true
+	}
+	k.refused = bytes
+	return false
+}
+
+// giveBack returns what is booked and was not used, and says how many bytes an
+// answer could not book, 0 if there was none.
+func (k *consumer) giveBack() (refused int) {
+	o := k.ch.c.out
+	o.mu.Lock()
+	o.reserved -= k.reserved
+	refused, k.reserved, k.refused = k.refused, 0, 0
+	o.account()
+	o.mu.Unlock()
+	return refused
+}
+
+// await books bytes for the answer as soon as not too much waits for all clients
+// together. It returns false if the connection ends before.
+func (k *consumer) await(bytes int) bool {
+	o := k.ch.c.out
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-k.ch.c.ctx.Done():
+			return false
+		case <-timer.C:
+		}
+		o.mu.Lock()
+		if o.reserve(bytes) {
+			k.reserved = bytes
+			o.mu.Unlock()
+			return true
+		}
+		o.mu.Unlock()
+		timer.Reset(pollTime + rand.N(pollTime)) // not all at once
+	}
 }
 
 // got encodes the message, if there is one. It runs on a kernel goroutine.
@@ -52,6 +110,8 @@ func (k *consumer) got(batch []kernel.Delivery, ready int64) bool {
 	o := c.out
 	o.mu.Lock()
 	before := len(o.buf)
+	o.reserved -= k.reserved // the bytes come now
+	k.reserved = 0
 	if !o.closing && !o.ended {
 		o.makeRoom(&batch[0], c.frameMax)
 		o.buf = c.enc.appendGetOk(o.buf, k, k.number(&batch[0]), &batch[0], ready)
@@ -72,7 +132,7 @@ func (ch *channel) puller(key pullKey) (*consumer, error) {
 		ch.dropPuller(key)
 	}
 	ch.trimPullers()
-	k := &consumer{ch: ch, noAck: key.noAck, stopped: true}
+	k := &consumer{ch: ch, noAck: key.noAck, stopped: true, pull: true}
 	if err := ch.join(k, key.queue, kernel.MemberOptions{AutoSettle: key.noAck, Pull: true}); err != nil {
 		return nil, err
 	}

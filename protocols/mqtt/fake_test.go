@@ -329,7 +329,7 @@ func (s *fakeSession) Retained(_ context.Context, filter string) (cursor, error)
 // fakeCursor gives out a list a few at a time.
 type fakeCursor struct{ list []kernel.Retained }
 
-func (c *fakeCursor) Next(_, _ int) (list []kernel.Retained, more bool, err error) {
+func (c *fakeCursor) Next(_, _ int, _ func(int) bool) (list []kernel.Retained, more bool, err error) {
 	n := min(3, len(c.list))
 	list, c.list = c.list[:n], c.list[n:]
 	return list, len(c.list) > 0, nil
@@ -424,9 +424,17 @@ func (m *fakeMember) deliver(t testing.TB, offset int64, redelivered bool, recs 
 		t.Fatal(err)
 	}
 	var ds []kernel.Delivery
+	bytes := 0
 	for it.Next() {
 		v := *it.View()
+		bytes += v.Size
 		ds = append(ds, kernel.Delivery{Record: &v, Offset: offset + int64(len(ds)), Acquired: 1, Redelivered: redelivered})
+	}
+	if bytes >= kernel.LargeDelivery && !m.feed.Admit(n, bytes) {
+		m.mu.Lock()
+		m.credit += n // that was taken back
+		m.mu.Unlock()
+		return 0
 	}
 	m.feed.Deliver(ds)
 	return n

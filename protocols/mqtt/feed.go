@@ -22,6 +22,10 @@ type feed struct {
 	hungry bool   // in a line of the window
 	holds  bool   // listed in window.holders
 	gone   bool   // unsubscribed, replaced or ended
+	// reserved are bytes booked for the next Deliver; shut: there was no room for
+	// more, and there is no credit until there is.
+	reserved int
+	shut     bool
 	// overtaken are the retained messages published since the subscription; nil
 	// once those of before are all sent.
 	overtaken map[string]struct{}
@@ -50,6 +54,8 @@ func (f *feed) Deliver(batch []kernel.Delivery) {
 	now := kernel.Millis()
 	s := &f.conn.out
 	s.mu.Lock()
+	s.want.reserved -= f.reserved // the bytes come now
+	f.reserved = 0
 	for i := range batch {
 		s.deliver(f, &batch[i], now)
 	}

@@ -32,6 +32,7 @@ func (s *sender) pin(f *feed, id uint16, fr frame, expires int64) {
 		s.pinning = make(map[uint16]parked)
 	}
 	s.pinning[id] = parked{frame: fr, expires: expires}
+	s.pinBytes += len(fr.bytes)
 	f.member.Pin(e.pinID(), e.partition, e.offset)
 }
 
@@ -43,6 +44,7 @@ func (f *feed) Pinned(numbers []uint16, err error) {
 	for _, id := range numbers {
 		p, ok := s.pinning[id]
 		delete(s.pinning, id)
+		s.pinBytes -= len(p.bytes)
 		e := s.win.get(id)
 		switch {
 		case !ok || e == nil || e.feed != f || s.closed:

@@ -125,7 +125,7 @@ func (s *sender) form(sh *shared, f *feed, lm *kernel.LiveMessage) *form {
 
 // dropLocked drops a QoS 0 message when too much waits for the client already.
 func (s *sender) dropLocked(size int) bool {
-	if b := s.backlog(); b == 0 || b+size <= s.bound(s.bufBytes) {
+	if b := s.backlog(); (b == 0 || b+size <= s.bound(s.bufBytes)) && s.book(size) {
 		return false
 	}
 	s.dropped.Add(1)
@@ -137,7 +137,11 @@ func (s *sender) dropLocked(size int) bool {
 func (s *sender) fullLocked(size int) bool {
 	b, p := s.backlog(), s.win.parkedBytes
 	if (b == 0 || b+size <= s.bound(s.bufBytes)) && (p == 0 || p+size <= s.bound(s.liveBytes)) {
-		return false
+		if s.book(size) {
+			return false
+		}
+		s.want.live = size
+		s.look()
 	}
 	if s.room == nil {
 		s.room = make(chan struct{})

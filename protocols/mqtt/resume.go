@@ -170,21 +170,27 @@ func (c *conn) resend() {
 		if d.id == 0 {
 			return
 		}
+		wait := false
 		ok := d.feed.member.Read(kernel.Place{Partition: d.partition, Offset: d.offset}, func(v *kernel.View) {
-			s.again(&d, v)
+			wait = !s.again(&d, v)
 		})
 		if !ok {
 			c.lost(&d)
 		}
+		if wait {
+			return
+		}
 	}
 }
 
-// again sends one delivery again, with DUP.
-func (s *sender) again(d *slot, v *kernel.View) {
+// again sends one delivery again, with DUP. It returns false if there is no room for
+// it in the total: it is due then, as before.
+func (s *sender) again(d *slot, v *kernel.View) bool {
 	s.mu.Lock()
 	defer s.unlock()
-	if s.closed || s.win.get(d.id) == nil {
-		return
+	e := s.win.get(d.id)
+	if s.closed || e == nil {
+		return true
 	}
 	m, now := &s.msg, time.Now().UnixMilli()
 	m.fromView(v, d.feed.topic, s.version == wire.V5)
@@ -193,9 +199,15 @@ func (s *sender) again(d *slot, v *kernel.View) {
 	if s.tooLarge(fr.Size()) || d.qos == 1 && m.expired(now) { // expiry does not end a QoS 2 flow (4.3.3-7)
 		s.dropped.Add(1)
 		s.skip(d)
-		return
+		return true
+	}
+	if !s.book(fr.Size()) {
+		s.win.again(e)
+		s.look()
+		return false
 	}
 	s.append(&fr, m, now)
+	return true
 }
 
 // lost ends a delivery whose record is not there any more.

@@ -18,9 +18,9 @@ const (
 	maxOvertaken = 10_000
 )
 
-// cursor reads the retained messages that a filter matches.
+// cursor reads the retained messages that a filter matches, see broker.Retained.
 type cursor interface {
-	Next(max, bytes int) (list []kernel.Retained, more bool, err error)
+	Next(max, bytes int, admit func(bytes int) bool) (list []kernel.Retained, more bool, err error)
 }
 
 // stream is what is retained under a new subscription, on its way to the client.
@@ -32,6 +32,8 @@ type stream struct {
 	page   []kernel.Retained // read, from at on not sent
 	at     int
 	more   bool
+	// reserved are the bytes booked for the large ones in page.
+	reserved int
 }
 
 // streams are those of a connection, one after the other. Whoever has made room,
@@ -108,6 +110,15 @@ func isRetained(r *kernel.Record) bool {
 	return false
 }
 
+// end lets go of a stream that has ended.
+func (st *stream) end() {
+	s := &st.parent.conn.out
+	s.mu.Lock()
+	s.paged(st)
+	st.parent.overtaken = nil
+	s.unlock()
+}
+
 func (f *feed) settleOvertaken() {
 	s := &f.conn.out
 	s.mu.Lock()
@@ -147,7 +158,7 @@ func (c *conn) streamAll() {
 		if !c.streamSome(st) {
 			return
 		}
-		st.parent.settleOvertaken()
+		st.end()
 		q.mu.Lock()
 		q.list[0] = nil
 		q.list = q.list[1:]
@@ -167,8 +178,15 @@ func (c *conn) streamSome(st *stream) (ended bool) {
 				return ended
 			}
 			var err error
-			st.page, st.more, err = st.cursor.Next(retainedPage, retainedBytes)
-			if st.at = 0; err != nil {
+			refused := false
+			st.page, st.more, err = st.cursor.Next(retainedPage, retainedBytes, func(bytes int) bool {
+				refused = !s.admitPage(st, bytes)
+				return !refused
+			})
+			if st.at = 0; err == nil && refused && len(st.page) == 0 {
+				return false
+			}
+			if err != nil {
 				c.end(wire.UnspecifiedError, "retained messages cannot be read: "+explain(err), err)
 				return true
 			}
@@ -184,6 +202,9 @@ func (c *conn) streamSome(st *stream) (ended bool) {
 			}
 		}
 		ended := s.closed || st.parent.gone
+		if st.at == len(st.page) {
+			s.paged(st)
+		}
 		s.unlock()
 		if ended || !room {
 			return ended

@@ -189,7 +189,7 @@ func TestRetainedReceiveMaximum(t *testing.T) {
 // endless is a cursor that never ends.
 type endless struct{ n int }
 
-func (e *endless) Next(max, bytes int) ([]kernel.Retained, bool, error) {
+func (e *endless) Next(max, bytes int, _ func(int) bool) ([]kernel.Retained, bool, error) {
 	list := make([]kernel.Retained, max)
 	for i := range list {
 		e.n++

@@ -45,6 +45,7 @@ type sender struct {
 	writing int    // bytes in the writer's hands
 	counted int    // bytes of the backlog that are in total
 	ended   bool   // total does not count the connection any more
+	want    wants  // room in the total
 	control int    // bytes in buf that are not messages
 	idle    bool   // the writer waits for wake
 	wake    chan struct{}
@@ -52,13 +53,14 @@ type sender struct {
 	closed  bool // nothing is taken any more; what is there still goes out
 	dead    bool // the socket has failed: the writer ends at once
 
-	win     window
-	pins    bool              // QoS 2 deliveries are noted in the log
-	pinning map[uint16]parked // those whose PUBLISH waits for that
-	settles []settlement      // what is settled by having been written
-	room    chan struct{}
-	msg     message
-	dropped *atomic.Uint64 // the protocol's counter of messages that clients did not get
+	win      window
+	pins     bool              // QoS 2 deliveries are noted in the log
+	pinning  map[uint16]parked // those whose PUBLISH waits for that
+	pinBytes int               // of them
+	settles  []settlement      // what is settled by having been written
+	room     chan struct{}
+	msg      message
+	dropped  *atomic.Uint64 // the protocol's counter of messages that clients did not get
 }
 
 func (s *sender) init(version byte, maxPacket, quota int, l *Limits) {
@@ -74,7 +76,7 @@ func (s *sender) unlock() {
 	if cap(s.msg.props) > keptProps {
 		s.msg.props = nil
 	}
-	wake := s.idle && (len(s.buf) > 0 || len(s.settles) > 0 || s.closed || s.dead)
+	wake := s.idle && (len(s.buf) > 0 || len(s.settles) > 0 || s.closed || s.dead || s.want.poll && !s.want.seen)
 	if wake {
 		s.idle = false
 	}
@@ -89,7 +91,7 @@ func (s *sender) backlog() int { return len(s.buf) + s.writing }
 
 // account keeps the total of all connections about right. mu is held.
 func (s *sender) account() {
-	if d := s.backlog() + s.win.parkedBytes - s.counted; !s.ended && (d >= accountStep || d <= -accountStep) {
+	if d := s.backlog() + s.win.parkedBytes + s.win.memberBytes + s.pinBytes + s.want.reserved - s.counted; !s.ended && (d >= accountStep || d <= -accountStep) {
 		s.total.Add(d)
 		s.counted += d
 	}
@@ -264,7 +266,8 @@ func (s *sender) unparkLocked(now int64) {
 // roomLocked tells publishers that wait for this connection that they need not
 // any more.
 func (s *sender) roomLocked() {
-	if s.room != nil && (s.closed || s.backlog() <= s.bufBytes/2 && s.win.parkedBytes <= s.liveBytes/2) {
+	if s.room != nil && (s.closed || s.backlog() <= s.bufBytes/2 && s.win.parkedBytes <= s.liveBytes/2 && s.openFor(s.want.live)) {
+		s.want.live = 0
 		close(s.room)
 		s.room = nil
 	}

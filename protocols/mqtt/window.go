@@ -61,6 +61,7 @@ type window struct {
 	parkedHead   int
 	parkedMember int // parked for members
 	parkedBytes  int // parked for live feeds
+	memberBytes  int // and for members
 
 	hungry   []*feed // QoS 1 members that lack credit, longest first
 	hungry0  []*feed // members whose deliveries need no acknowledgement
@@ -161,6 +162,12 @@ func (w *window) begun(e *slot) {
 	}
 }
 
+// again makes a delivery that nextDue returned the next one to be sent once more.
+func (w *window) again(e *slot) {
+	e.stage = due
+	w.due = slices.Insert(w.due, 0, e.id)
+}
+
 // get returns the delivery with that identifier, or nil.
 func (w *window) get(id uint16) *slot {
 	if len(w.slots) == 0 || id == 0 {
@@ -191,6 +198,7 @@ func (w *window) park(p parked) {
 	w.parked = append(w.parked, p)
 	if p.feed.counted() {
 		w.parkedMember++
+		w.memberBytes += len(p.bytes)
 	} else {
 		w.parkedBytes += len(p.bytes)
 	}
@@ -213,6 +221,7 @@ func (w *window) unpark() (p parked, ok bool) {
 	}
 	if p.feed.counted() {
 		w.parkedMember--
+		w.memberBytes -= len(p.bytes)
 	} else {
 		w.parkedBytes -= len(p.bytes)
 	}
@@ -297,7 +306,7 @@ func (w *window) revoke(f *feed, n int) {
 }
 
 func (w *window) starve(f *feed) {
-	if f.hungry || f.gone {
+	if f.hungry || f.gone || f.shut {
 		return
 	}
 	f.hungry = true

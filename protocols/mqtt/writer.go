@@ -25,8 +25,9 @@ func (c *conn) write() {
 		if buf, settles, ok = c.takeOut(buf, settles); !ok {
 			return
 		}
+		begin := time.Now()
 		err := c.writeAll(buf)
-		c.wrote(settles, err)
+		c.wrote(settles, len(buf), time.Since(begin), err)
 		if err != nil {
 			c.end(wire.Success, "", err)
 		}
@@ -59,19 +60,9 @@ func (c *conn) takeOut(buf []byte, settles []settlement) (_ []byte, _ []settleme
 		s.idle = true
 		large := cap(s.buf) > keepBuffer || cap(buf) > keepBuffer
 		s.mu.Unlock()
-		if !large {
-			<-s.wake
-			continue
-		}
-		timer := time.NewTimer(calmTime)
-		select {
-		case <-s.wake:
-		case <-timer.C:
+		if c.await(large) {
 			buf = nil
-			s.shrink()
-			<-s.wake
 		}
-		timer.Stop()
 	}
 }
 
@@ -104,10 +95,11 @@ func (c *conn) writeAll(b []byte) error {
 
 // wrote does what waits for bytes to have left: settle deliveries that need no
 // acknowledgement, grant credit, let publishers go on.
-func (c *conn) wrote(settles []settlement, err error) {
+func (c *conn) wrote(settles []settlement, n int, took time.Duration, err error) {
 	s := &c.out
 	s.mu.Lock()
 	s.writing = 0
+	s.wrotePromptly(n, took)
 	s.account()
 	s.roomLocked()
 	s.mu.Unlock()
@@ -131,7 +123,8 @@ func (c *conn) replenish() {
 	s := &c.out
 	s.mu.Lock()
 	resume := len(s.win.due) > 0
-	s.mu.Unlock()
+	s.reopen()
+	s.unlock()
 	if resume {
 		c.resend()
 	}
