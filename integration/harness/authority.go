@@ -99,11 +99,11 @@ func (a *Authority) ClientFiles(name string) (cert, key string) {
 }
 
 // Node writes the certificate of a node of a cluster, which is client and server:
-// its common name is the node's id.
+// its common name says which.
 func (a *Authority) Node(id, host string) (cert, key string) {
 	a.t.Helper()
 	return a.issue("node-"+id, &x509.Certificate{
-		Subject: pkix.Name{CommonName: id}, DNSNames: []string{"node-" + id}, IPAddresses: []net.IP{net.ParseIP(host)},
+		Subject: pkix.Name{CommonName: "trivium-node-" + id}, IPAddresses: []net.IP{net.ParseIP(host)},
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	})
