@@ -3,6 +3,7 @@ package placement
 import (
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"testing"
 	"time"
@@ -158,7 +159,10 @@ func TestRestore(t *testing.T) {
 	must(t, err)
 	must(t, f.Put(soon(t), []KV{{Key: []byte("other"), Value: []byte("x")}}))
 	from := newKeyed(&Config{ID: 1, FS: n.fs, Dir: "data/p1"})
-	store.Attach(from.attached)
+	store.Attach(func(m checkpoint.Meta, payload io.Reader) ([]string, error) {
+		names, _, err := from.attached(m, payload)
+		return names, err
+	})
 	meta, r, err := store.Export(store.List()[0].ID()) // as it is sent
 	must(t, err)
 	must(t, f.machine.Restore(meta, r))

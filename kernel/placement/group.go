@@ -31,6 +31,10 @@ type Group struct {
 	disk    disk
 	budget  budget
 	keyed   *keyed
+	puller  *puller // nil: nothing is sealed
+	sent    sentCheckpoints
+	turn    turn
+	sole    bool                            // as of the start, see alone
 	raft    atomic.Pointer[raftgroup.Group] // nil: not open yet, volatile, or a simulation
 	sets    setTable
 

@@ -280,18 +280,18 @@ func (k *keyed) loadFile(l *kv.Loader, r *keyfile.Reader) error {
 }
 
 // attached names the files that belong to a checkpoint when it is sent to another
-// node, where they follow its payload.
-func (k *keyed) attached(m checkpoint.Meta, payload io.Reader) ([]string, error) {
+// node, where they follow its payload, which is read for that.
+func (k *keyed) attached(m checkpoint.Meta, payload io.Reader) ([]string, *saved, error) {
 	sv, rest, err := readSaved(payload, m.Size)
 	if err != nil || sv.inline {
-		return nil, err
+		return nil, sv, err
 	}
 	if _, err := rest.Peek(1); !errors.Is(err, io.EOF) {
-		return nil, err // they are in it
+		return nil, sv, err // they are in it
 	}
 	names := make([]string, len(sv.chain))
 	for i, f := range sv.chain {
 		names[i] = path.Join(k.dir, f.Name())
 	}
-	return names, nil
+	return names, sv, nil
 }

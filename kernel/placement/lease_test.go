@@ -66,7 +66,9 @@ func TestNothingWithoutLease(t *testing.T) {
 	if _, held, _ := g.Count(id); held != 51 {
 		t.Fatalf("%d are held", held)
 	}
-	go func() { acquired <- puller.Acquire(1, func([]kernel.Delivery, int64) { t.Error("a record was acquired") }) }()
+	go func() {
+		acquired <- puller.Acquire(1, func([]kernel.Delivery, int64) { t.Error("a record was acquired") })
+	}()
 	waitFor(t, "the call to be held", func() (held bool) {
 		shard.call(func() { held = len(shard.held) == 1 })
 		return held

@@ -44,6 +44,7 @@ type machine struct {
 	out       *completer
 	shards    []*shard
 	sealer    *sealer // nil: nothing is sealed
+	puller    *puller // likewise
 	sealBytes int64
 	metrics   *Metrics
 	fail      func(error)

@@ -65,6 +65,9 @@ func (s *sealer) merge(c *capture) (more bool, err error) {
 	switch {
 	case err == nil:
 		err = m.log.Install(c.plan)
+	case !s.alone() && s.awaited(err):
+		m.mu.Unlock()
+		return false, nil // the puller wakes it
 	case s.hopeless(err):
 		err = errors.Join(err, m.log.Abandon(c.plan))
 		m.mu.Unlock()
@@ -87,10 +90,20 @@ func (s *sealer) finish(c *capture) (more bool) {
 	return more
 }
 
+// awaited says whether what a merge lacks comes from another replica. Seals wait
+// behind it: each replica merges what the others do.
+func (s *sealer) awaited(err error) bool {
+	puller := s.machine.puller
+	if errors.Is(err, slog.ErrMissing) {
+		return puller.coming()
+	}
+	return puller.mend(err)
+}
+
 // hopeless tells errors of a merge that trying again does not help, or not soon.
 func (s *sealer) hopeless(err error) bool {
 	return errors.Is(err, slog.ErrDamaged) || errors.Is(err, slog.ErrMissing) || errors.Is(err, slog.ErrNeighbours) ||
-		s.alone && errors.Is(err, vfs.ErrNoSpace)
+		s.alone() && errors.Is(err, vfs.ErrNoSpace)
 }
 
 // spoil remembers the segments of a merge that met damage: they stay as they are,

@@ -23,6 +23,8 @@ type Metrics struct {
 	SealFailures atomic.Uint64
 	Merges       atomic.Uint64
 	MergedBytes  atomic.Uint64 // written by merges
+	Pulled       atomic.Uint64 // segments that have come from other replicas
+	PulledBytes  atomic.Uint64
 	ScrubPasses  atomic.Uint64 // of all segments
 	ScrubBytes   atomic.Uint64 // read by the scrub
 	ScrubDamaged atomic.Int64  // segments that the last pass, or the one under way, has found damaged

@@ -35,14 +35,7 @@ func Open(cfg Config) (*Group, error) {
 		OnLease: g.leased, Mono: g.clock.mono,
 		Watch: func(l raftgroup.Leadership) {
 			<-wired
-			if l.Leader {
-				g.onLead(l.Term)
-			} else {
-				g.onUnlead()
-			}
-			if cfg.OnLead != nil {
-				cfg.OnLead(l)
-			}
+			g.turned(l)
 		},
 		OnFailure: g.fail,
 	})
@@ -55,6 +48,7 @@ func Open(cfg Config) (*Group, error) {
 	g.raft.Store(rg)
 	g.closing = rg.Close
 	close(wired)
+	g.keepUp()
 	return g, nil
 }
 
@@ -67,7 +61,6 @@ func openState(cfg Config) (*Group, *checkpoint.Store, checkpoint.Meta, error) {
 		return nil, nil, none, fmt.Errorf("placement: open group %d: %w", cfg.ID, err)
 	}
 	keys := newKeyed(&cfg)
-	store.Attach(keys.attached)
 	meta, sv, kept, err := loadSaved(store, keys)
 	if err != nil {
 		return nil, nil, none, fmt.Errorf("placement: open group %d: %w", cfg.ID, err)
@@ -75,18 +68,19 @@ func openState(cfg Config) (*Group, *checkpoint.Store, checkpoint.Meta, error) {
 	for _, damage := range store.Damage() {
 		cfg.Logger.Error().Err(damage).Msg("a damaged checkpoint is set aside")
 	}
-	if err := reaches(cfg.WAL, meta.Index, len(store.Damage()) > 0, cfg.Raft.Alone); err != nil {
+	sole := cfg.Raft.Transport == nil || raftgroup.Sole(meta.Configuration, cfg.Raft.NodeID)
+	if err := reaches(cfg.WAL, meta.Index, len(store.Damage()) > 0, sole); err != nil {
 		return nil, nil, none, fmt.Errorf("placement: open group %d: %w", cfg.ID, err)
 	}
 	if err := keys.sweep(kept); err != nil {
 		return nil, nil, none, fmt.Errorf("placement: open group %d: %w", cfg.ID, err)
 	}
 	g := newGroup(cfg)
-	g.keyed = keys
+	g.keyed, g.sole = keys, sole
+	store.Attach(g.attached)
 	for _, s := range g.shards {
 		s.ahead = readAhead
 	}
-	alone := cfg.Raft.Alone || cfg.Raft.Transport == nil
 	m := g.machine
 	m.loadKeys = keys.load
 	m.open = func(alone bool, kept ...*slog.Manifest) (*slog.Log, error) {
@@ -94,7 +88,7 @@ func openState(cfg Config) (*Group, *checkpoint.Store, checkpoint.Meta, error) {
 		opts := slog.Options{Cache: cfg.Cache, Source: cfg.WAL, Alone: alone, Kept: kept[:len(kept)-1]}
 		return slog.Open(cfg.FS, path.Join(cfg.Dir, "segments"), opts, newest)
 	}
-	if m.log, err = m.open(alone, manifests(kept)...); err != nil {
+	if m.log, err = m.open(sole, manifests(kept)...); err != nil {
 		return nil, nil, none, fmt.Errorf("placement: open group %d: %w", cfg.ID, err)
 	}
 	m.shown.Store(m.log)
@@ -105,10 +99,17 @@ func openState(cfg Config) (*Group, *checkpoint.Store, checkpoint.Meta, error) {
 		cfg.Logger.Error().Str("segment", slog.SegmentName(id)).Msg("a segment file was damaged and has been repaired: nothing is lost; see to the disk")
 	}
 	g.sealer = &sealer{
-		machine: m, store: store, keys: keys, looked: g.disk.look, alone: alone, clock: g.clock, metrics: &g.metrics,
+		machine: m, store: store, keys: keys, looked: g.disk.look, alone: g.alone, clock: g.clock, metrics: &g.metrics,
 		logger: cfg.Logger, kept: kept, wake: make(chan struct{}, 1), stepped: make(chan struct{}, 1),
 	}
 	m.sealer = g.sealer
+	g.puller = newPuller(&cfg, m, &g.metrics)
+	g.puller.peers = func() bool { return !g.alone() }
+	g.puller.serving = func() bool { return g.leading.Load() != 0 }
+	m.puller = g.puller
+	for _, s := range g.shards {
+		s.puller = g.puller
+	}
 	g.disk.cramped = func() bool { return cfg.WAL.MakeRoom() != nil || g.sealer.full.Load() }
 	g.disk.open(cfg, g.limits.DiskFloor)
 	g.budget.open(&cfg, g.limits.RetentionBudget)
@@ -194,6 +195,7 @@ func (m *machine) Restore(meta checkpoint.Meta, r io.Reader) error {
 		m.broken = true // the old state is gone
 		return fmt.Errorf("placement: restore checkpoint %s: %w", meta.ID(), err)
 	}
+	signal(m.puller.wake)
 	if err := old.Close(); err != nil {
 		m.sealer.logger.Warn().Err(err).Msg("closing the replaced log")
 	}

@@ -34,6 +34,7 @@ func (g *Group) Whole() bool { return g.machine.shown.Load().Whole() }
 // replica. The file stays until it is closed, whatever becomes of the segment. The
 // error matches fs.ErrNotExist if this replica does not have it.
 func (g *Group) OpenSegment(id uint64) (f SegmentFile, size int64, err error) {
+	g.sent.asked(id, g.clock.mono())
 	r, release, err := g.machine.shown.Load().Send(id)
 	if err != nil {
 		return nil, 0, err

@@ -25,8 +25,8 @@ type sealer struct {
 	log     replicator
 	store   *checkpoint.Store
 	keys    *keyed
-	looked  func() // after each step that has written: there is more or less room
-	alone   bool   // no other node has to make the same segments
+	looked  func()      // after each step that has written: there is more or less room
+	alone   func() bool // no other node has to make the same segments
 	clock   clock
 	metrics *Metrics
 	logger  zerolog.Logger
@@ -89,7 +89,7 @@ func (s *sealer) step() (more bool, err error) {
 	}
 	defer s.looked()
 	if err := s.checkpoint(c); err != nil {
-		if s.alone && errors.Is(err, vfs.ErrNoSpace) {
+		if s.alone() && errors.Is(err, vfs.ErrNoSpace) {
 			err = errors.Join(err, s.retake())
 		}
 		return false, fmt.Errorf("placement: seal %d: %w", c.index, err)

@@ -55,6 +55,7 @@ type shard struct {
 
 	finished bool // nothing is handed out any more
 
+	puller *puller        // nil: nothing is sealed
 	lease  func() int64   // see raftgroup.Group.Lease; nil: nobody else can lead
 	lapsed bool           // it had at the last look
 	held   []*acquisition // wait for it

@@ -255,8 +255,12 @@ func TestMissingSegment(t *testing.T) {
 		if v, err := c.Next(); err != nil || string(v.Value) != "q/0" {
 			t.Fatal(v, err)
 		}
-		if err := g.log.Adopt(missing[0].ID); !errors.Is(err, fs.ErrNotExist) {
+		if err := g.log.Adopt(missing[0].ID); err != nil { // an exchange for the same
 			t.Fatalf("adopted twice: %v", err)
+		}
+		equal(t, scan(t, q, 0), numbered("q", 3, 0))
+		if err := g.log.Adopt(999); !errors.Is(err, fs.ErrNotExist) {
+			t.Fatalf("what nobody knows was adopted: %v", err)
 		}
 		if err := g.log.Close(); err != nil {
 			t.Fatal(err)

@@ -33,13 +33,13 @@ func (c *capture) each(fn func(source, segment.Entry) error) error {
 	}
 	for i := range c.runs {
 		r := &c.runs[i]
-		for n := range r.seg.file.Pages(&r.Run) {
-			page, err := r.seg.file.Page(&r.Run, n)
+		for n := range r.seg.file().Pages(&r.Run) {
+			page, err := r.seg.file().Page(&r.Run, n)
 			if err != nil {
 				return err
 			}
 			for j := range segment.PageLen(page) {
-				e, err := r.seg.file.PageEntry(&r.Run, page, j)
+				e, err := r.seg.file().PageEntry(&r.Run, page, j)
 				if err == nil && e.Last() >= c.start {
 					err = fn(source{seg: r.seg, pos: e.Pos}, e)
 				}
@@ -144,7 +144,7 @@ func (lay *layout) flush() error {
 	for _, pc := range lay.pieces {
 		batch := lay.window[pc.at : pc.at+int(pc.entry.Length) : pc.at+int(pc.entry.Length)]
 		if seg := pc.from.seg; seg != nil {
-			if _, err := seg.file.Batches(batch[:0], pc.entry); err != nil {
+			if _, err := seg.file().Batches(batch[:0], pc.entry); err != nil {
 				return err
 			}
 			continue

@@ -80,7 +80,7 @@ type Log struct {
 	cache  *Cache
 	source Source
 	decomp *record.Decompressor
-	alone  bool
+	alone  atomic.Bool
 
 	headBytes atomic.Int64  // of batches in heads
 	bytes     atomic.Int64  // of bodies in a volatile log
@@ -127,12 +127,16 @@ func Open(fs vfs.FS, dir string, opts Options, m *Manifest) (*Log, error) {
 	return l, nil
 }
 
+// SetAlone changes Options.Alone: nodes come and go.
+func (l *Log) SetAlone(alone bool) { l.alone.Store(alone) }
+
 // NewVolatile makes a log in memory: no files, no seals.
 func NewVolatile() *Log { return newLog(Options{}) }
 
 func newLog(opts Options) *Log {
-	l := &Log{cache: opts.Cache, source: opts.Source, decomp: opts.Decompressor, alone: opts.Alone,
+	l := &Log{cache: opts.Cache, source: opts.Source, decomp: opts.Decompressor,
 		parts: make(map[uint64]*Partition), missing: make(map[uint64]*segmentFile)}
+	l.alone.Store(opts.Alone)
 	if l.cache == nil {
 		l.cache = NewCache(0)
 	}
@@ -198,8 +202,8 @@ func (l *Log) Close() error {
 	}
 	l.plans = nil
 	for _, s := range segments {
-		if s.file != nil {
-			errs = append(errs, s.file.Close())
+		if s.file() != nil {
+			errs = append(errs, s.file().Close())
 		}
 	}
 	l.cache.forget(l)

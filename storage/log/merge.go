@@ -44,7 +44,7 @@ func (p *Plan) prepare() error {
 		at[p.parts[i].p.id] = i
 	}
 	for _, s := range sources {
-		runs, err := s.file.Runs()
+		runs, err := s.file().Runs()
 		if err != nil {
 			return err
 		}
@@ -73,18 +73,22 @@ func (p *Plan) neighbours() ([]*segmentFile, error) {
 		return nil, fmt.Errorf("%w: merge %d before an older plan is installed", ErrOrder, p.index)
 	}
 	var found []*segmentFile
-	between := false
+	between, absent := false, false
 	for _, s := range l.segments {
 		wanted := slices.Contains(p.ids, s.meta.ID)
 		switch {
 		case s.over:
-		case wanted && s.file == nil:
+		case wanted && s.file() == nil:
 			return nil, fmt.Errorf("%w: %s", ErrMissing, SegmentName(s.meta.ID))
+		case wanted && absent:
+			return nil, fmt.Errorf("%w: between %x", ErrMissing, p.ids)
 		case wanted && between:
 			return nil, fmt.Errorf("%w: %x", ErrNeighbours, p.ids)
 		case wanted:
 			found = append(found, s)
-		case s.file != nil && s.runs.Load() == 0:
+		case s.file() == nil: // whether it lives is not known
+			absent = len(found) > 0
+		case s.runs.Load() == 0:
 		case len(found) > 0:
 			between = true
 		}
@@ -134,7 +138,7 @@ func (l *Log) Abandon(p *Plan) error {
 		later.needs = slices.DeleteFunc(later.needs, func(q *Plan) bool { return q == p })
 	}
 	if p.seg != nil {
-		return errors.Join(p.seg.file.Close(), l.fs.Remove(l.path(p.index)))
+		return errors.Join(p.seg.file().Close(), l.fs.Remove(l.path(p.index)))
 	}
 	return nil
 }

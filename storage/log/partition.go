@@ -65,6 +65,9 @@ type Partition struct {
 // ID is the partition's number in its log.
 func (p *Partition) ID() uint64 { return p.id }
 
+// Alone is Options.Alone of the log: what is damaged here is lost.
+func (p *Partition) Alone() bool { return p.log.alone.Load() }
+
 // Start is the lowest offset that may be read.
 func (p *Partition) Start() int64 { return p.start.Load() }
 

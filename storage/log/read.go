@@ -96,7 +96,7 @@ func (w *walker) readRun(dst []byte, limit int) ([]byte, error) {
 		}
 		entries = append(entries, w.entry)
 	}
-	return w.runs[w.run].seg.file.Batches(dst, entries...)
+	return w.runs[w.run].seg.file().Batches(dst, entries...)
 }
 
 // TimeOffset returns the first record whose timestamp is at or after ts, in
@@ -127,7 +127,7 @@ func (w *walker) timeOffset(ts int64) (offset, timestamp int64, err error) {
 	for {
 		offset, timestamp, err = w.timeFrom(from, ts)
 		d, lost := errors.AsType[*Damage](err)
-		if !lost || !w.p.log.alone || d.Last < from {
+		if !lost || !w.p.log.alone.Load() || d.Last < from {
 			return offset, timestamp, err
 		}
 		from = d.Last + 1 // nobody will ever have it

@@ -74,7 +74,7 @@ func (l *Log) begin(plan *Plan) {
 		plan.manifest.Partitions = append(plan.manifest.Partitions, PartitionMeta{id, p.start.Load(), p.end.Load()})
 	}
 	for _, s := range l.segments {
-		if s.file == nil || s.runs.Load() > 0 {
+		if s.file() == nil || s.runs.Load() > 0 {
 			plan.name(s, nil)
 		}
 	}
@@ -153,7 +153,8 @@ func (p *Plan) writeFile() error {
 		return err
 	}
 	p.runs = opened.TakeRuns()
-	p.seg = &segmentFile{file: opened, meta: SegmentMeta{p.index, opened.Size(), opened.Checksum()}}
+	p.seg = &segmentFile{meta: SegmentMeta{p.index, opened.Size(), opened.Checksum()}}
+	p.seg.open.Store(opened)
 	return nil
 }
 
@@ -215,7 +216,7 @@ func (l *Log) GiveUp() error {
 			}
 		}
 		if plan.seg != nil {
-			errs = append(errs, plan.seg.file.Close(), l.fs.Remove(l.path(plan.index)))
+			errs = append(errs, plan.seg.file().Close(), l.fs.Remove(l.path(plan.index)))
 		}
 		plan.parts, plan.runs, plan.needs, plan.sources, plan.seg = nil, nil, nil, nil, nil
 	}

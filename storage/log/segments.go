@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -17,21 +18,35 @@ import (
 const (
 	suffix     = ".seg"
 	tempSuffix = ".seg.tmp"
+	partSuffix = ".seg.part" // see Fetch
 )
 
 // segmentFile is a segment that the log refers to.
 type segmentFile struct {
 	meta SegmentMeta
-	file *segment.File // nil while it is missing
-	err  error         // why it is missing
-	runs atomic.Int32  // runs that live
-	live atomic.Int64  // bytes of the batches in them
-	pins int           // under Log.mu: who else needs the file
-	over bool          // likewise: a merge has taken its place
+	open atomic.Pointer[segment.File] // nil while it is missing; under Log.mu when written
+	err  error                        // why it is missing
+	runs atomic.Int32                 // runs that live
+	live atomic.Int64                 // bytes of the batches in them
+	pins int                          // under Log.mu: who else needs the file
+	over bool                         // likewise: a merge has taken its place
 }
+
+// file is nil while the segment is missing.
+func (s *segmentFile) file() *segment.File { return s.open.Load() }
 
 // SegmentName is the base name of a segment's file in the log's directory.
 func SegmentName(id uint64) string { return fmt.Sprintf("%016x%s", id, suffix) }
+
+// SegmentID is the number of the segment whose SegmentName is name.
+func SegmentID(name string) (id uint64, ok bool) {
+	digits, ok := strings.CutSuffix(name, suffix)
+	if !ok {
+		return 0, false
+	}
+	id, err := strconv.ParseUint(digits, 16, 64)
+	return id, err == nil && SegmentName(id) == name
+}
 
 func (l *Log) path(id uint64) string { return path.Join(l.dir, SegmentName(id)) }
 
@@ -68,7 +83,9 @@ func (l *Log) openSegments(m *Manifest, kept []*Manifest) error {
 	for _, name := range names {
 		if id, ok := spare[name]; ok && !known[name] {
 			l.spare = append(l.spare, id)
-		} else if !known[name] && (strings.HasSuffix(name, suffix) || strings.HasSuffix(name, tempSuffix)) {
+		} else if whole, ok := strings.CutSuffix(name, partSuffix); ok && l.wants(whole+suffix) {
+			continue
+		} else if !known[name] && (strings.HasSuffix(name, suffix) || strings.HasSuffix(name, tempSuffix) || ok) {
 			if err := l.fs.Remove(path.Join(l.dir, name)); err != nil {
 				return fmt.Errorf("remove unknown segment: %w", err)
 			}
@@ -89,12 +106,13 @@ func (l *Log) openSegment(s *segmentFile) error {
 	if err != nil {
 		return err
 	}
-	if file.ID() != s.meta.ID || file.Size() != s.meta.Size || file.Checksum() != s.meta.Checksum {
+	if err := s.meta.match(file); err != nil {
 		_ = file.Close()
-		return fmt.Errorf("%w: %s is not the segment that the manifest names", ErrDamaged, file.Name())
+		return err
 	}
 	l.mu.Lock()
-	s.file, s.err = file, nil
+	s.open.Store(file)
+	s.err = nil
 	l.mu.Unlock()
 	for _, r := range file.TakeRuns() {
 		if p := l.parts[r.Partition]; p != nil {
@@ -149,14 +167,13 @@ type MissingSegment struct {
 }
 
 // Missing lists the segments whose files are missing or damaged as a whole.
-// They are to be fetched from another node, written and synced under
-// SegmentName in the log's directory, and then given to Adopt.
+// They are to be fetched from another node with Fetch, and then given to Adopt.
 func (l *Log) Missing() []MissingSegment {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	var out []MissingSegment
 	for _, s := range l.segments {
-		if s.file == nil {
+		if s.file() == nil {
 			out = append(out, MissingSegment{s.meta, s.err})
 		}
 	}
@@ -170,15 +187,16 @@ func (l *Log) Whole() bool { return l.absent.Load() == 0 }
 // are whole, and their disk may not be. Writer only.
 func (l *Log) Repaired() []uint64 { return l.repaired }
 
-// Adopt takes in the file of a missing segment, after it was compared with
-// the manifest's checksum. Check, which does the reading, may be called
-// before from any goroutine; Adopt itself is for the writer.
+// Adopt takes in the file of a missing segment that Fetch has brought, or a new file
+// for one whose file is damaged. A segment that nobody needs any more is removed: then
+// the error matches fs.ErrNotExist. Writer only.
 func (l *Log) Adopt(id uint64) error {
-	l.mu.RLock()
-	s := l.missing[id]
-	l.mu.RUnlock()
-	if s == nil {
-		return fmt.Errorf("log: adopt segment %x: %w", id, fs.ErrNotExist)
+	s, missing := l.wanted(id)
+	switch {
+	case s == nil:
+		return errors.Join(fmt.Errorf("log: adopt segment %x: %w", id, fs.ErrNotExist), l.fs.Remove(l.path(id)))
+	case !missing:
+		return l.exchange(s)
 	}
 	if err := l.openSegment(s); err != nil {
 		return fmt.Errorf("log: adopt: %w", err)
@@ -241,9 +259,9 @@ func (l *Log) Send(id uint64) (r *io.SectionReader, close func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.segments {
-		if s.meta.ID == id && s.file != nil {
+		if s.meta.ID == id && s.file() != nil {
 			s.pins++
-			return s.file.Reader(), func() { l.unpin(s) }, nil
+			return s.file().Reader(), func() { l.unpin(s) }, nil
 		}
 	}
 	return nil, nil, fmt.Errorf("log: send segment %x: %w", id, fs.ErrNotExist)
@@ -286,7 +304,7 @@ func (l *Log) Sweep(kept ...*Manifest) error {
 	var dead []*segmentFile
 	l.mu.Lock()
 	l.segments = slices.DeleteFunc(slices.Clone(l.segments), func(s *segmentFile) bool {
-		if s.file == nil || s.runs.Load() > 0 || s.pins > 0 || named[s.meta.ID] {
+		if s.file() == nil || s.runs.Load() > 0 || s.pins > 0 || named[s.meta.ID] {
 			return false
 		}
 		dead = append(dead, s)
@@ -302,7 +320,7 @@ func (l *Log) Sweep(kept ...*Manifest) error {
 	l.mu.Unlock()
 	var errs []error
 	for _, s := range dead {
-		errs = append(errs, s.file.Close())
+		errs = append(errs, s.file().Close())
 		remove = append(remove, s.meta.ID)
 	}
 	for _, id := range remove {
@@ -331,7 +349,7 @@ func (l *Log) Segments() []SegmentStat {
 	defer l.mu.RUnlock()
 	out := make([]SegmentStat, len(l.segments))
 	for i, s := range l.segments {
-		out[i] = SegmentStat{s.meta, int(s.runs.Load()), s.live.Load(), s.file == nil}
+		out[i] = SegmentStat{s.meta, int(s.runs.Load()), s.live.Load(), s.file() == nil}
 	}
 	return out
 }

@@ -64,7 +64,7 @@ func (w *walker) whole(offset int64) error {
 	if !w.done {
 		gap.Last = w.entry.Base - 1
 	}
-	if w.p.log.alone {
+	if w.p.log.alone.Load() {
 		return &Damage{File: w.p.log.dir, First: gap.First, Last: gap.Last, Err: gap}
 	}
 	return gap
@@ -107,7 +107,7 @@ func (w *walker) searchPages(offset int64) (int, error) {
 	return lo, nil
 }
 
-func (w *walker) pages() int { return w.runs[w.run].seg.file.Pages(&w.runs[w.run].Run) }
+func (w *walker) pages() int { return w.runs[w.run].seg.file().Pages(&w.runs[w.run].Run) }
 
 // readable returns the first page from i on, below end, that is not damaged;
 // nil if there is none.
@@ -125,7 +125,7 @@ func (w *walker) readable(i, end int) (int, []byte, error) {
 func (w *walker) load(page int) ([]byte, error) {
 	r := &w.runs[w.run]
 	key := blockKey{w.p.log, blockPage, r.seg.meta.ID, r.IndexPos + int64(page)}
-	return w.p.log.cache.block(key, func() ([]byte, error) { return r.seg.file.Page(&r.Run, page) })
+	return w.p.log.cache.block(key, func() ([]byte, error) { return r.seg.file().Page(&r.Run, page) })
 }
 
 func (w *walker) open(page int) (err error) {
@@ -144,7 +144,7 @@ func (w *walker) narrow(page int, d *Damage) {
 	r := &w.runs[w.run]
 	for i := page - 1; i >= 0; i-- {
 		if buf, err := w.load(i); err == nil {
-			if e, err := r.seg.file.PageEntry(&r.Run, buf, segment.PageLen(buf)-1); err == nil {
+			if e, err := r.seg.file().PageEntry(&r.Run, buf, segment.PageLen(buf)-1); err == nil {
 				d.First = e.Last() + 1
 			}
 			break
@@ -158,7 +158,7 @@ func (w *walker) narrow(page int, d *Damage) {
 func (w *walker) setEntry(i int) (err error) {
 	r := &w.runs[w.run]
 	w.i = i
-	w.entry, err = r.seg.file.PageEntry(&r.Run, w.buf, i)
+	w.entry, err = r.seg.file().PageEntry(&r.Run, w.buf, i)
 	return err
 }
 
@@ -251,7 +251,7 @@ func (w *walker) records() (header, records []byte, err error) {
 	r := &w.runs[w.run]
 	e := w.entry
 	block, err := l.cache.block(blockKey{l, blockBatch, r.seg.meta.ID, e.Pos}, func() ([]byte, error) {
-		batch, err := r.seg.file.Batches(nil, e)
+		batch, err := r.seg.file().Batches(nil, e)
 		if err != nil || record.BatchCodec(batch) == record.None {
 			return batch, err
 		}
@@ -271,7 +271,7 @@ func (w *walker) records() (header, records []byte, err error) {
 func (w *walker) damage(err error) *Damage {
 	d := &Damage{File: "log head", Pos: w.entry.Pos, Length: int64(w.entry.Length), First: w.entry.Base, Last: w.entry.Last(), Err: err}
 	if !w.inHead() {
-		d.File = w.runs[w.run].seg.file.Name()
+		d.File = w.runs[w.run].seg.file().Name()
 	}
 	return d
 }
