@@ -20,6 +20,12 @@ import (
 // its key. They are read again when they have changed.
 type TLS struct{ CA, Cert, Key string }
 
+// Check returns an error if the files cannot be those of a node.
+func (t TLS) Check(node string) error {
+	_, err := openKeys(t, node)
+	return err
+}
+
 // CertificateName is the name of a node in its certificate: the common name, or one
 // of the DNS names.
 func CertificateName(node string) string { return "trivium-node-" + node }

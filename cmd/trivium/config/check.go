@@ -89,6 +89,7 @@ func (c *Config) check(p *problems) {
 	c.Memory.check(p)
 	c.checkAccess(p)
 	c.checkTLS(p)
+	c.checkCluster(p)
 	c.checkSockets(p)
 }
 

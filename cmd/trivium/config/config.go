@@ -27,6 +27,7 @@ type Config struct {
 	Connections Connections `key:"connections"`
 	Memory      Memory      `key:"memory"`
 	Disk        Disk        `key:"disk"`
+	Storage     Storage     `key:"storage"`
 	Admin       Admin       `key:"admin"`
 	Access      Access      `key:"access"`
 	Topics      Topics      `key:"topics"`
@@ -42,11 +43,6 @@ type Node struct {
 	ID           int           `key:"id" default:"1" min:"1" max:"2147483647" about:"number of this node in its cluster"`
 	Data         string        `key:"data" default:"./data" flag:"data" about:"data ''directory''"`
 	DrainTimeout time.Duration `key:"drain_timeout" default:"6s" min:"0s" max:"10m" about:"how long clients may take to go when the node stops; then they are cut off"`
-}
-
-// Cluster is how nodes reach each other.
-type Cluster struct {
-	Listen Address `key:"listen" default:"127.0.0.1:7420" flag:"cluster" about:"node to node ''host:port''"`
 }
 
 // HTTP is the front-end for people and tools.

@@ -6,6 +6,12 @@ import (
 	"github.com/trivium-mq/trivium/kernel/broker"
 )
 
+// Storage is about the files of the log.
+type Storage struct {
+	ScrubInterval time.Duration `key:"scrub_interval" default:"168h" min:"0s" about:"how often the segments are read whole to find damage early, 0 = never"`
+	ScrubRate     int           `key:"scrub_rate" default:"4194304" min:"65536" about:"bytes of them that are read in a second"`
+}
+
 // Retention is what stays of what has been settled.
 type Retention struct {
 	Budget int `key:"budget" default:"0" min:"0" about:"bytes of settled records that the node keeps in all, 0 = a fifth of the volume, at most 50 GiB"`
