@@ -28,6 +28,9 @@ import (
 // however large it is. A request that finds less than min_bytes waits, woken by
 // appends, until there is enough or max_wait is over; it is then answered with
 // what there is, never with an error.
+//
+// Records that are lost to damage on disk are an error once, for somebody to see;
+// then they are a hole, as compaction leaves them, which clients step over.
 
 // maxWait bounds max_wait, which is the client's.
 const maxWait = 5 * time.Minute
@@ -94,7 +97,7 @@ func (f *fetch) add(q *kmsg.FetchRequestTopic) {
 		qp := &q.Partitions[i]
 		p := fetchPart{index: qp.Partition, code: code, next: qp.FetchOffset, maxBytes: int(qp.PartitionMaxBytes), start: -1, end: -1}
 		if p.code == 0 {
-			p.code = checkEpoch(qp.CurrentLeaderEpoch)
+			p.code = f.conn.srv.checkEpoch(qp.CurrentLeaderEpoch)
 		}
 		if p.code == 0 {
 			var err error
@@ -214,6 +217,14 @@ func (f *fetch) readPart(p *fetchPart) {
 	}
 	at := len(f.data)
 	data, err := p.partition.Read(p.next, max(room, 1), f.data)
+	for err != nil && kernel.CodeOf(err) == kernel.CodeCorrupt {
+		next := p.partition.Around(p.next)
+		if next <= p.next {
+			break
+		}
+		p.next = next // it may be the end: then there is nothing yet
+		data, err = p.partition.Read(p.next, max(room, 1), f.data)
+	}
 	if err != nil {
 		p.code, p.partition = fetchCode(err), nil
 		p.chunks = nil // what was read before is not answered beside an error
@@ -224,7 +235,7 @@ func (f *fetch) readPart(p *fetchPart) {
 	if n == 0 {
 		return
 	}
-	next, records, ok := stampRun(data[at:])
+	next, records, ok := stampRun(data[at:], f.conn.srv.cfg.Epoch)
 	if !ok || next <= p.next {
 		p.code, p.partition, p.chunks = kerr.CorruptMessage.Code, nil, nil
 		return
@@ -237,13 +248,13 @@ func (f *fetch) readPart(p *fetchPart) {
 
 // stampRun writes the leader epoch into each batch of a run. It returns the
 // offset that follows the run and how many records it holds.
-func stampRun(run []byte) (next int64, records int, ok bool) {
+func stampRun(run []byte, epoch int32) (next int64, records int, ok bool) {
 	for len(run) > 0 {
 		batch, rest, err := kernel.SplitBatch(run)
 		if err != nil {
 			return 0, 0, false
 		}
-		batch.SetLeaderEpoch(leaderEpoch)
+		batch.SetLeaderEpoch(epoch)
 		next, records, run = batch.LastOffset()+1, records+batch.Count(), rest
 	}
 	return next, records, true

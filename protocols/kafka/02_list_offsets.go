@@ -72,7 +72,7 @@ func (c *conn) listOffset(version int16, topic string, q *kmsg.ListOffsetsReques
 	}
 	out.Offset, out.Timestamp, out.ErrorCode = offsetAt(p, version, q.Timestamp)
 	if out.Offset >= 0 {
-		out.LeaderEpoch = leaderEpoch
+		out.LeaderEpoch = c.srv.cfg.Epoch
 		if version == 0 && q.MaxNumOffsets > 0 {
 			out.OldStyleOffsets = []int64{out.Offset}
 		}

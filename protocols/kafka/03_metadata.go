@@ -12,7 +12,7 @@ import (
 //
 // v0: an empty list of topics asks for all; from v1 null does, empty is none
 // v4: whether to create missing topics; before, a request always asks for it
-// v7: leader epoch, constant while this node leads alone
+// v7: leader epoch, which rises with each change of the node that leads
 // v8-10: authorized operations, not computed: answered as not requested
 // v10: topic ids; v12: topics may be asked for by id alone
 // v13: top level error code, 0
@@ -22,38 +22,37 @@ import (
 // others TOPIC_AUTHORIZATION_FAILED is the answer. Topics that Kafka clients cannot see (memory queues,
 // filters, names too long) do not exist here.
 
-// leaderEpoch is stamped on everything that carries an epoch. It must not go
-// down, and must be what batches in fetch answers carry.
-const leaderEpoch = 0
-
 func (c *conn) handleMetadata(req *kmsg.MetadataRequest, resp *kmsg.MetadataResponse) {
-	host, port := c.srv.advertised(c.net)
-	b := kmsg.NewMetadataResponseBroker()
-	b.NodeID, b.Host, b.Port = c.srv.cfg.NodeID, host, port
-	resp.Brokers = append(resp.Brokers, b)
+	brokers := c.brokers()
+	for _, one := range brokers {
+		b := kmsg.NewMetadataResponseBroker()
+		b.NodeID, b.Host, b.Port = one.id, one.host, one.port
+		resp.Brokers = append(resp.Brokers, b)
+	}
+	nodes := ids(brokers)
 	resp.ClusterID, resp.ControllerID = &c.srv.cfg.ClusterID, c.srv.cfg.NodeID
 
 	if req.Topics == nil || req.Version == 0 && len(req.Topics) == 0 {
 		for _, t := range c.client.Topics() {
 			if name, ok := visible(t); ok {
-				resp.Topics = append(resp.Topics, c.describeTopic(t, name))
+				resp.Topics = append(resp.Topics, c.describeTopic(t, name, nodes))
 			}
 		}
 		return
 	}
 	create := (req.Version < 4 || req.AllowAutoTopicCreation) && c.srv.auto.AutoCreateTopics
 	for i := range req.Topics {
-		resp.Topics = append(resp.Topics, c.topicMetadata(&req.Topics[i], create))
+		resp.Topics = append(resp.Topics, c.topicMetadata(&req.Topics[i], create, nodes))
 	}
 }
 
 // topicMetadata answers for one topic asked for by name or id.
-func (c *conn) topicMetadata(q *kmsg.MetadataRequestTopic, create bool) kmsg.MetadataResponseTopic {
+func (c *conn) topicMetadata(q *kmsg.MetadataRequestTopic, create bool, nodes []int32) kmsg.MetadataResponseTopic {
 	if q.Topic == nil {
 		t, code := c.topicByID(q.TopicID)
 		if code == 0 {
 			name, _ := visible(t)
-			return c.describeTopic(t, name)
+			return c.describeTopic(t, name, nodes)
 		}
 		unknown := kmsg.NewMetadataResponseTopic()
 		unknown.TopicID, unknown.ErrorCode = q.TopicID, code
@@ -68,19 +67,19 @@ func (c *conn) topicMetadata(q *kmsg.MetadataRequestTopic, create bool) kmsg.Met
 		failed.Topic, failed.ErrorCode = q.Topic, code
 		return failed
 	}
-	return c.describeTopic(t, *q.Topic)
+	return c.describeTopic(t, *q.Topic, nodes)
 }
 
-// describeTopic describes t under the name that the client knows.
-func (c *conn) describeTopic(t *kernel.Topic, name string) kmsg.MetadataResponseTopic {
+// describeTopic describes t, of which all nodes have a replica, under the name that
+// the client knows.
+func (c *conn) describeTopic(t *kernel.Topic, name string, nodes []int32) kmsg.MetadataResponseTopic {
 	out := kmsg.NewMetadataResponseTopic()
 	out.Topic, out.TopicID = &name, t.ID
-	nodes := []int32{c.srv.cfg.NodeID}
 	out.Partitions = make([]kmsg.MetadataResponseTopicPartition, t.Partitions)
 	for i := range out.Partitions {
 		p := &out.Partitions[i]
 		p.Default()
-		p.Partition, p.Leader, p.LeaderEpoch = int32(i), c.srv.cfg.NodeID, leaderEpoch
+		p.Partition, p.Leader, p.LeaderEpoch = int32(i), c.srv.cfg.NodeID, c.srv.cfg.Epoch
 		p.Replicas, p.ISR = nodes, nodes
 	}
 	return out

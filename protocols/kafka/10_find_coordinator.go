@@ -11,18 +11,17 @@ import (
 // v4: several keys (KIP-699)
 // v5, v6: more error codes, share groups (KIP-890, KIP-932)
 //
-// Only consumer groups have a coordinator, this node. Transactions are refused
+// Only consumer groups have a coordinator, the node that leads. Transactions are refused
 // with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which every client takes as final
 // (librdkafka asks again after INVALID_REQUEST until it times out) and most show
 // together with the text. Key types that are not served are INVALID_REQUEST, as
 // on a broker of Kafka without share groups.
 
 func (c *conn) handleFindCoordinator(req *kmsg.FindCoordinatorRequest, resp *kmsg.FindCoordinatorResponse) {
-	node := c.srv.cfg.NodeID
-	host, port := c.srv.advertised(c.net)
+	here := c.self()
 	answer := func(key string) kmsg.FindCoordinatorResponseCoordinator {
 		one := kmsg.NewFindCoordinatorResponseCoordinator()
-		one.Key, one.NodeID, one.Host, one.Port = key, node, host, port
+		one.Key, one.NodeID, one.Host, one.Port = key, here.id, here.host, here.port
 		if one.ErrorCode, one.ErrorMessage = coordinates(req.CoordinatorType); one.ErrorCode == 0 {
 			one.ErrorCode = c.groupRefused(key)
 		}

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -89,10 +90,21 @@ func (c *conn) create(q *kmsg.CreateTopicsRequestTopic, validate, twice bool) (t
 	}
 }
 
-// partitionCount checks the placement a client asks for; all partitions are on
-// this node.
+// assignable reports whether replicas are some of the nodes, each once.
+func assignable(replicas, nodes []int32) bool {
+	for i, r := range replicas {
+		if !slices.Contains(nodes, r) || slices.Contains(replicas[:i], r) {
+			return false
+		}
+	}
+	return len(replicas) > 0
+}
+
+// partitionCount checks the placement a client asks for; it has no say in it beyond
+// that, since all nodes have a replica of all partitions.
 func (c *conn) partitionCount(q *kmsg.CreateTopicsRequestTopic) (n int32, code int16, text string) {
 	n = q.NumPartitions
+	nodes := ids(c.brokers())
 	if len(q.ReplicaAssignment) > 0 {
 		if n != -1 || q.ReplicationFactor != -1 {
 			return 0, kerr.InvalidRequest.Code, "with an assignment, partition count and replication factor must be -1"
@@ -101,15 +113,15 @@ func (c *conn) partitionCount(q *kmsg.CreateTopicsRequestTopic) (n int32, code i
 		given := make(map[int32]bool, n)
 		for _, a := range q.ReplicaAssignment {
 			given[a.Partition] = true
-			if len(a.Replicas) != 1 || a.Replicas[0] != c.srv.cfg.NodeID || a.Partition < 0 || a.Partition >= n {
-				return 0, kerr.InvalidReplicaAssignment.Code, "partitions are numbered from 0, each with the one broker there is"
+			if !assignable(a.Replicas, nodes) || a.Partition < 0 || a.Partition >= n {
+				return 0, kerr.InvalidReplicaAssignment.Code, "partitions are numbered from 0, each with brokers that there are, none of them twice"
 			}
 		}
 		if len(given) != int(n) {
 			return 0, kerr.InvalidReplicaAssignment.Code, "a partition is assigned twice"
 		}
-	} else if q.ReplicationFactor != -1 && q.ReplicationFactor != 1 {
-		return 0, kerr.InvalidReplicationFactor.Code, fmt.Sprintf("replication factor %d: there is one broker", q.ReplicationFactor)
+	} else if r := int(q.ReplicationFactor); r != -1 && (r < 1 || r > len(nodes)) {
+		return 0, kerr.InvalidReplicationFactor.Code, fmt.Sprintf("replication factor %d, brokers %d", r, len(nodes))
 	}
 	if n == -1 {
 		n = c.srv.auto.AutoCreatePartitions

@@ -12,8 +12,8 @@ import (
 // v2: the client's view of the current leader epoch (KIP-320)
 // v3: replica id, ignored
 //
-// The log of this node is never truncated below what was acknowledged, and all
-// of it is of the one leader epoch: an epoch ends where the log ends.
+// The log is never truncated below what consumers have seen, and all of it is
+// shown with the present leader epoch: every epoch ends where the log ends.
 
 func (c *conn) handleOffsetForLeaderEpoch(req *kmsg.OffsetForLeaderEpochRequest, resp *kmsg.OffsetForLeaderEpochResponse) {
 	for _, qt := range req.Topics {
@@ -24,9 +24,9 @@ func (c *conn) handleOffsetForLeaderEpoch(req *kmsg.OffsetForLeaderEpochRequest,
 			rp.Partition = qp.Partition
 			p, code := c.partition(qt.Topic, qp.Partition, qp.CurrentLeaderEpoch)
 			rp.ErrorCode = code
-			if code == 0 && qp.LeaderEpoch >= 0 && qp.LeaderEpoch <= leaderEpoch {
+			if code == 0 && qp.LeaderEpoch >= 0 && qp.LeaderEpoch <= c.srv.cfg.Epoch {
 				_, rp.EndOffset = p.Bounds()
-				rp.LeaderEpoch = leaderEpoch
+				rp.LeaderEpoch = qp.LeaderEpoch
 			}
 			rt.Partitions = append(rt.Partitions, rp)
 		}
@@ -41,7 +41,7 @@ func (c *conn) partition(topic string, index, epoch int32) (partition, int16) {
 	if code != 0 {
 		return nil, code
 	}
-	if code := checkEpoch(epoch); code != 0 {
+	if code := c.srv.checkEpoch(epoch); code != 0 {
 		return nil, code
 	}
 	p, err := c.client.Partition(t, index)
@@ -52,11 +52,11 @@ func (c *conn) partition(topic string, index, epoch int32) (partition, int16) {
 }
 
 // checkEpoch compares a client's view of the leader epoch with ours (KIP-320).
-func checkEpoch(epoch int32) int16 {
+func (s *Server) checkEpoch(epoch int32) int16 {
 	switch {
-	case epoch > leaderEpoch:
+	case epoch > s.cfg.Epoch:
 		return kerr.UnknownLeaderEpoch.Code
-	case epoch >= 0 && epoch < leaderEpoch:
+	case epoch >= 0 && epoch < s.cfg.Epoch:
 		return kerr.FencedLeaderEpoch.Code
 	default:
 		return 0

@@ -19,9 +19,10 @@ func (c *conn) handleDescribeCluster(req *kmsg.DescribeClusterRequest, resp *kms
 		resp.ErrorCode, resp.ErrorMessage = kerr.UnsupportedEndpointType.Code, &text
 		return
 	}
-	host, port := c.srv.advertised(c.net)
 	resp.ClusterID, resp.ControllerID = c.srv.cfg.ClusterID, c.srv.cfg.NodeID
-	b := kmsg.NewDescribeClusterResponseBroker()
-	b.NodeID, b.Host, b.Port = c.srv.cfg.NodeID, host, port
-	resp.Brokers = append(resp.Brokers, b)
+	for _, one := range c.brokers() {
+		b := kmsg.NewDescribeClusterResponseBroker()
+		b.NodeID, b.Host, b.Port = one.id, one.host, one.port
+		resp.Brokers = append(resp.Brokers, b)
+	}
 }

@@ -10,8 +10,13 @@ import (
 	"github.com/trivium-mq/trivium/storage/record"
 )
 
+// leaderEpoch is that of the server in these tests.
+const leaderEpoch = 3
+
+func ofEpoch(cfg *Config) { cfg.Epoch = leaderEpoch }
+
 func TestOffsetForLeaderEpoch(t *testing.T) {
-	addr, _ := start(t, newFake(), nil)
+	addr, _ := start(t, newFake(), ofEpoch)
 	p := dial(t, addr)
 	p.createTopic("t", 1)
 	p.produce("t", makeBatch("a", "b"))
@@ -20,7 +25,8 @@ func TestOffsetForLeaderEpoch(t *testing.T) {
 		end                       int64
 		code                      int16
 	}{
-		{0, 0, 0, 2, 0}, {-1, 0, 0, 2, 0}, {0, 5, -1, -1, 0}, {4, 0, -1, -1, kerr.UnknownLeaderEpoch.Code},
+		{3, 3, 3, 2, 0}, {3, 1, 1, 2, 0}, {-1, 0, 0, 2, 0}, {3, 5, -1, -1, 0}, {4, 0, -1, -1, kerr.UnknownLeaderEpoch.Code},
+		{2, 0, -1, -1, kerr.FencedLeaderEpoch.Code},
 	} {
 		req := kmsg.NewPtrOffsetForLeaderEpochRequest()
 		req.Version = 3
@@ -40,7 +46,7 @@ func TestOffsetForLeaderEpoch(t *testing.T) {
 // Whatever a producer has stamped on its batch, all answers name one epoch: a
 // consumer that saw another would take the log for truncated (KIP-320).
 func TestLeaderEpochsAgree(t *testing.T) {
-	addr, _ := start(t, newFake(), nil)
+	addr, _ := start(t, newFake(), ofEpoch)
 	p := dial(t, addr)
 	id := p.createTopic("t", 1)
 	batch := makeBatch("a")

@@ -21,6 +21,12 @@ import (
 type Config struct {
 	// NodeID is this broker's id in metadata.
 	NodeID int32
+	// Brokers lists the nodes of the cluster; nil is this one alone. It is called for
+	// requests and must be quick.
+	Brokers func() []Broker
+	// Epoch is the leader epoch of all partitions (KIP-320): it rises with each change
+	// of the node that leads. Batches in fetch answers carry it too.
+	Epoch int32
 	// ClusterID names the cluster in metadata.
 	ClusterID string
 	// Advertise is the HOST:PORT that clients are told to connect to; empty is
