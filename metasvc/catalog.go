@@ -46,6 +46,7 @@ type Config struct {
 	Bootstrap []raftgroup.Server
 	// Transport makes the transport to other nodes; nil: this is the only one.
 	Transport func() (raft.Transport, error)
+	Timing    raftgroup.Timing
 	// OnLead is told who leads, one call after the other. It must not block. May be
 	// nil.
 	OnLead func(raftgroup.Leadership)
@@ -118,7 +119,7 @@ func Open(cfg Config) (*Catalog, error) {
 		Group: cfg.WAL.Group(CatalogGroup), NodeID: cfg.NodeID, Checkpoints: c.store, Machine: machine{c},
 		Restored:  start.index,
 		Bootstrap: cfg.Bootstrap,
-		Transport: cfg.Transport,
+		Transport: cfg.Transport, Timing: cfg.Timing,
 		Watch:     c.watch, OnFailure: c.fail, Logger: cfg.Logger,
 		KeepBytes: keepBytes, MaxAppendEntries: batch,
 	})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/trivium-mq/trivium/cmd/trivium/config"
 	"github.com/trivium-mq/trivium/kernel/broker"
+	"github.com/trivium-mq/trivium/kernel/cluster"
 	"github.com/trivium-mq/trivium/protocols/admin"
 	"github.com/trivium-mq/trivium/protocols/amqp"
 	"github.com/trivium-mq/trivium/protocols/kafka"
@@ -71,10 +72,10 @@ func openNode(c *config.Config, memory int64, log zerolog.Logger) (_ *node, err 
 	n.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		&frontMetrics{n.fronts, n.sockets.certificates})
 	n.gate = n.newGate()
-	n.replicas, err = broker.OpenNode(broker.Config{
+	n.replicas, err = broker.OpenNode(n.ctx, broker.Config{
 		Limits:  n.limits(memory),
 		DataDir: c.Node.Data, NodeID: strconv.Itoa(c.Node.ID), Version: Version, Logger: log,
-		Registerer: n.registry, ClusterAddr: string(c.Cluster.Listen), Settings: c.Settings(), Tables: amqp.Tables{},
+		Registerer: n.registry, Cluster: n.cluster(), Settings: c.Settings(), Tables: amqp.Tables{},
 		Admin: broker.Admin{User: c.Admin.User, Password: c.Admin.Password, PasswordHash: c.Admin.PasswordHash},
 	})
 	if err != nil {
@@ -90,6 +91,7 @@ func (n *node) limits(memory int64) broker.Limits {
 	l.Placement.InFlightBytes, l.Placement.VolatileBytes = int64(n.memory.InFlight), int64(n.memory.Volatile)
 	l.Placement.VolatilePartitionBytes = max(l.Placement.VolatileBytes/4, 1)
 	l.Placement.DiskFloor = int64(n.config.Disk.Low)
+	l.Placement.ScrubEvery, l.Placement.ScrubRate = n.config.Storage.ScrubInterval, int64(n.config.Storage.ScrubRate)
 	return l
 }
 
@@ -190,6 +192,9 @@ func openError(err error) error {
 			return usageError{err}
 		}
 	}
+	if _, refused := errors.AsType[*cluster.Refusal](err); refused {
+		return usageError{err}
+	}
 	return err
 }
 
@@ -211,7 +216,7 @@ func (n *node) newServer(b *broker.Broker, protocol string, log zerolog.Logger) 
 	default:
 		return kafka.NewServer(b, kafka.Config{
 			NodeID: int32(c.Node.ID), ClusterID: b.ClusterID(), Log: log, MaxBatchBytes: c.Kafka.MaxBatch, LoginTimeout: patience,
-			Advertise: c.Kafka.Advertise, AdvertiseTLS: c.Kafka.TLSAdvertise,
+			Advertise: c.Kafka.Advertise, AdvertiseTLS: c.Kafka.TLSAdvertise, Brokers: n.brokers, Epoch: int32(b.Epoch()),
 			RequestMemory: int64(n.memory.KafkaRequests), FetchMemory: int64(n.memory.KafkaFetches),
 		})
 	}

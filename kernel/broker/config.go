@@ -7,6 +7,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/trivium-mq/trivium/kernel/auth"
+	"github.com/trivium-mq/trivium/kernel/cluster"
 	"github.com/trivium-mq/trivium/kernel/placement"
 	"github.com/trivium-mq/trivium/storage/kv"
 	"github.com/trivium-mq/trivium/storage/vfs"
@@ -27,16 +28,32 @@ type Config struct {
 	Logger  zerolog.Logger
 	// Registerer takes the metrics; nil = none.
 	Registerer prometheus.Registerer
-	// ClusterAddr is where other nodes would reach this one, today on the
-	// loopback only; "" or "off" opens no socket.
-	ClusterAddr string
-	Settings    *Settings // nil = DefaultSettings
+	Cluster    Cluster
+	Settings   *Settings // nil = DefaultSettings
 	// Admin is put right at every start, in place of the default user at the
 	// first.
 	Admin  Admin
 	Limits Limits
 	Tables Tables           // nil = records have no typed headers
 	Now    func() time.Time // nil = time.Now
+}
+
+// Cluster is how a node and the others of its cluster reach each other.
+type Cluster struct {
+	// Listen is where others reach this one, host:port; "" or "off" opens no socket:
+	// there are no others.
+	Listen string
+	// Advertise is the address that others are told; "" = that of the socket.
+	Advertise string
+	// Join are addresses of other nodes. A node that is new asks them to be let in.
+	Join []string
+	// TLS protects what nodes say to each other; nil is possible on the loopback only.
+	TLS *cluster.TLS
+	// Fronts are the addresses that clients are told, by listener.
+	Fronts map[string]string
+	// Heartbeat is how long nodes hear nothing of a leader before they elect another;
+	// 0 = 1 s.
+	Heartbeat time.Duration
 }
 
 // Settings are choices of the operator.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/kernel/placement"
 	"github.com/trivium-mq/trivium/metasvc/raftgroup"
 )
@@ -29,9 +30,10 @@ type Node struct {
 
 	replicas // in the order of opening
 
-	facade atomic.Pointer[Broker] // that serves, or is about to
-	ctx    context.Context        // ends when Close begins
-	cancel context.CancelFunc
+	facade  atomic.Pointer[Broker] // that serves, or is about to
+	aligner sync.WaitGroup
+	ctx     context.Context // ends when Close begins
+	cancel  context.CancelFunc
 
 	mu      sync.Mutex
 	lead    lead
@@ -47,8 +49,9 @@ type lead struct{ catalog, placement uint64 }
 func (l lead) all() bool { return l.catalog != 0 && l.placement != 0 }
 
 // OpenNode opens the replicas on a data directory. What they lack comes in the
-// background. Errors as for Open.
-func OpenNode(cfg Config) (*Node, error) {
+// background. A new node that is to join a cluster waits until it is let in, or ctx
+// ends. Errors as for Open, and a *cluster.Refusal.
+func OpenNode(ctx context.Context, cfg Config) (*Node, error) {
 	n := &Node{
 		cfg: cfg, log: cfg.Logger, settings: *DefaultSettings(), limits: cfg.Limits.withDefaults(),
 		now: cfg.Now, alarms: newAlarms(cfg.Logger), changed: make(chan struct{}),
@@ -60,7 +63,7 @@ func OpenNode(cfg Config) (*Node, error) {
 		n.settings = *cfg.Settings
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
-	if err := n.openReplicas(); err != nil {
+	if err := n.openReplicas(ctx); err != nil {
 		n.cancel()
 		return nil, errors.Join(advise(err), n.replicas.close())
 	}
@@ -204,6 +207,13 @@ func (n *Node) wrote(index uint64, written []placement.KV) {
 	}
 }
 
+// damaged is placement.Config.OnDamage.
+func (n *Node) damaged(topic kernel.TopicID, partition int32, bad placement.Damage) {
+	if b := n.facade.Load(); b != nil {
+		b.scrubbed(topic, partition, bad)
+	}
+}
+
 // ClusterID returns the id of the cluster, 22 characters of base64url: no two
 // clusters have the same, and it stays over restarts.
 func (n *Node) ClusterID() string { return n.file.Cluster }
@@ -224,6 +234,7 @@ func (n *Node) Close() error {
 	n.changed = make(chan struct{})
 	n.mu.Unlock()
 	n.cancel()
+	n.aligner.Wait()
 	if err := n.replicas.close(); err != nil {
 		return fmt.Errorf("close the node: %w", err)
 	}

@@ -3,19 +3,14 @@ package broker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"net"
 	"path"
 	"time"
 
-	"github.com/hashicorp/raft"
-
-	"github.com/trivium-mq/trivium/kernel/auth"
+	"github.com/trivium-mq/trivium/kernel/cluster"
 	"github.com/trivium-mq/trivium/kernel/placement"
 	"github.com/trivium-mq/trivium/metasvc"
 	"github.com/trivium-mq/trivium/metasvc/raftgroup"
-	"github.com/trivium-mq/trivium/metasvc/transport"
 	"github.com/trivium-mq/trivium/storage/kv"
 	slog "github.com/trivium-mq/trivium/storage/log"
 	"github.com/trivium-mq/trivium/storage/vfs"
@@ -30,7 +25,7 @@ const (
 // replicas are what a node holds of its groups, in the order of opening.
 type replicas struct {
 	lock    io.Closer
-	mux     *transport.Mux // nil without a cluster listener
+	cluster *cluster.Node // nil without a cluster listener
 	wal     *wal.WAL
 	kv      *kv.Store
 	ownKV   bool
@@ -43,12 +38,12 @@ type replicas struct {
 // Errors: ErrLocked, ErrFormat, ErrIdentity, ErrIncomplete, and what the storage
 // finds.
 func Open(cfg Config) (*Broker, error) {
-	n, err := OpenNode(cfg)
+	ctx, cancel := context.WithTimeout(context.Background(), startWait)
+	defer cancel()
+	n, err := OpenNode(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), startWait)
-	defer cancel()
 	b, err := n.Serve(ctx)
 	if err != nil {
 		return nil, errors.Join(err, n.Close())
@@ -57,17 +52,20 @@ func Open(cfg Config) (*Broker, error) {
 	return b, nil
 }
 
-func (n *Node) openReplicas() (err error) {
+func (n *Node) openReplicas(ctx context.Context) (err error) {
 	fsys := n.cfg.FS
 	if fsys == nil {
 		fsys = vfs.OS()
 	}
 	dir := n.cfg.DataDir
-	if n.file, n.lock, err = claimDir(fsys, dir, n.cfg.NodeID, false); err != nil {
+	join := n.clustered() && len(n.cfg.Cluster.Join) > 0
+	if n.file, n.lock, err = claimDir(fsys, dir, n.cfg.NodeID, join); err != nil {
 		return err
 	}
-	if err := n.listen(n.cfg.ClusterAddr); err != nil {
-		return err
+	if n.clustered() {
+		if err := n.meet(ctx, fsys, dir); err != nil {
+			return err
+		}
 	}
 	unit := logUnit(fsys, dir)
 	if n.wal, err = openLog(fsys, dir, n.file, wal.Options{FileSize: unit, OnFailure: n.fail}); err != nil {
@@ -82,13 +80,16 @@ func (n *Node) openReplicas() (err error) {
 	}
 	n.catalog, err = metasvc.Open(metasvc.Config{
 		WAL: n.wal, FS: fsys, Dir: path.Join(dir, catalogDir), NodeID: n.ID(), Bootstrap: n.founders(),
-		Transport: n.transport(metasvc.CatalogGroup), OnLead: n.onCatalog, OnFailure: n.fail, Logger: n.log,
+		Transport: n.transport(metasvc.CatalogGroup), Timing: n.timing(), OnLead: n.onCatalog, OnFailure: n.fail, Logger: n.log,
 	})
 	if err != nil {
 		return err
 	}
-	n.durable, err = placement.Open(n.placement(fsys, dir, unit))
-	return err
+	if n.durable, err = placement.Open(n.placement(fsys, dir, unit)); err != nil {
+		return err
+	}
+	n.attach()
+	return nil
 }
 
 // placement is what the placement group is opened with.
@@ -105,12 +106,11 @@ func (n *Node) placement(fsys vfs.FS, dir string, unit int64) placement.Config {
 		WAL: n.wal.Group(durablePlacement), KV: n.kv, Cache: slog.NewCache(n.limits.CacheBytes),
 		Raft: placement.Raft{
 			NodeID: n.ID(), Bootstrap: n.founders(),
-			Transport: n.transport(durablePlacement),
-			Alone:     true, // nobody can join yet
-			KeepBytes: 1,    // the log from the older checkpoint on is enough
+			Transport: n.transport(durablePlacement), Source: n.source(), Timing: n.timing(),
+			KeepBytes: 1, // the log from the older checkpoint on is enough
 		},
 		Logger: n.log, Now: n.cfg.Now, Limits: limits, Bury: n.bury, Watch: n.wrote, OnFailure: n.fail,
-		OnDisk: n.alarms.disk, Hold: n.alarms.hold, OnLead: n.onPlacement,
+		OnDisk: n.alarms.disk, OnDamage: n.damaged, Hold: n.alarms.hold, OnLead: n.onPlacement,
 	}
 }
 
@@ -121,32 +121,6 @@ func (n *Node) founders() []raftgroup.Server {
 		return nil
 	}
 	return []raftgroup.Server{{ID: n.ID(), Address: n.ID()}}
-}
-
-// listen opens the cluster listener, unless it is off. Nothing protects it yet,
-// so it is for the loopback only.
-func (n *Node) listen(addr string) error {
-	if addr == "" || addr == "off" {
-		return nil
-	}
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrCluster, err)
-	}
-	if !auth.Loopback(l.Addr()) {
-		return errors.Join(fmt.Errorf("%w: %s: only a loopback address is possible without TLS, which is not there yet", ErrCluster, addr), l.Close())
-	}
-	n.mux = transport.NewMux(transport.MuxConfig{Listener: l, Logger: n.log})
-	return nil
-}
-
-// transport returns what makes the transport of a Raft group, nil without a
-// cluster listener.
-func (n *Node) transport(group uint32) func() (raft.Transport, error) {
-	if n.mux == nil {
-		return nil
-	}
-	return func() (raft.Transport, error) { return n.mux.Group(group) }
 }
 
 // close closes what is open, in reverse.
@@ -161,8 +135,8 @@ func (r *replicas) close() error {
 	if r.kv != nil && r.ownKV {
 		errs = append(errs, r.kv.Close())
 	}
-	if r.mux != nil {
-		errs = append(errs, r.mux.Close())
+	if r.cluster != nil {
+		errs = append(errs, r.cluster.Close())
 	}
 	if r.wal != nil {
 		errs = append(errs, r.wal.Close())

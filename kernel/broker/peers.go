@@ -2,11 +2,19 @@ package broker
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"time"
 
+	"github.com/hashicorp/raft"
+
 	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/cluster"
+	"github.com/trivium-mq/trivium/kernel/placement"
+	"github.com/trivium-mq/trivium/metasvc"
 	"github.com/trivium-mq/trivium/metasvc/raftgroup"
+	"github.com/trivium-mq/trivium/storage/vfs"
 )
 
 // handOverTime bounds the search for a node that takes a leadership over.
@@ -72,16 +80,172 @@ func (n *Node) DialTunnel(ctx context.Context, meta []byte) (net.Conn, error) {
 	if err := n.Served(); err != nil {
 		return nil, err
 	}
-	return n.dialTunnel(ctx, leader, meta)
-}
-
-func (n *Node) dialTunnel(context.Context, string, []byte) (net.Conn, error) {
-	return nil, kernel.Errorf(kernel.CodeUnavailable, "", "", "the node has no peers")
+	if n.cluster == nil {
+		return nil, kernel.Errorf(kernel.CodeUnavailable, "", "", "the node has no peers")
+	}
+	return n.cluster.DialTunnel(ctx, leader, meta)
 }
 
 // AcceptTunnel returns the next connection that another node has opened to this one.
 // It returns an error when the node closes.
 func (n *Node) AcceptTunnel() (net.Conn, []byte, error) {
-	<-n.ctx.Done()
-	return nil, nil, errStopping()
+	if n.cluster == nil {
+		<-n.ctx.Done()
+		return nil, nil, errStopping()
+	}
+	return n.cluster.AcceptTunnel()
+}
+
+// Members are the nodes of the cluster, by id; nil if there is none.
+func (n *Node) Members() []cluster.Member {
+	if n.cluster == nil {
+		return nil
+	}
+	return n.cluster.Members()
+}
+
+// clustered reports whether other nodes can reach this one.
+func (n *Node) clustered() bool { return n.cfg.Cluster.Listen != "" && n.cfg.Cluster.Listen != "off" }
+
+// meet opens the cluster listener, and has the node let in by the others, or tells
+// them that it is back.
+func (n *Node) meet(ctx context.Context, fsys vfs.FS, dir string) error {
+	c := &n.cfg.Cluster
+	l, err := net.Listen("tcp", c.Listen)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrCluster, err)
+	}
+	f := &n.file
+	n.cluster, err = cluster.Open(cluster.Config{
+		Identity: cluster.Identity{Node: f.Node, Raft: f.raftID(), Cluster: f.Cluster, Incarnation: f.Incarnation},
+		Listener: l, Advertise: c.Advertise, Seeds: c.Join, TLS: c.TLS, FS: fsys, Dir: dir, Fronts: c.Fronts,
+		Secret: f.Secret, Version: n.cfg.Version, OnRefused: n.expelled, Logger: n.log,
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrCluster, err)
+	}
+	if f.Cluster != "" {
+		return n.cluster.Announce(ctx)
+	}
+	w, err := n.cluster.Join(ctx)
+	switch {
+	case errors.Is(err, cluster.ErrFounds):
+		f.found()
+		n.cluster.Found(f.Cluster, f.Secret)
+	case err != nil:
+		return err
+	default:
+		f.Cluster, f.Secret = w.Cluster, w.Secret
+	}
+	return writeNodeFile(fsys, dir, *f)
+}
+
+// expelled ends a node that the others do not want any more: what it holds is theirs
+// no longer.
+func (n *Node) expelled(r *cluster.Refusal) { n.fail(r) }
+
+// attach tells the cluster what this node has replicas of.
+func (n *Node) attach() {
+	if n.cluster == nil {
+		return
+	}
+	n.cluster.Attach(cluster.Replicas{Catalog: n.catalog, Groups: []cluster.Group{
+		{ID: metasvc.CatalogGroup, Raft: n.catalog.Raft()},
+		{ID: durablePlacement, Raft: n.durable.Raft(), Whole: n.durable.Whole, Segment: func(id uint64) (cluster.Segment, int64, error) {
+			return n.durable.OpenSegment(id)
+		}},
+	}})
+	n.aligner.Go(n.align)
+}
+
+// transport returns what makes the transport of a Raft group, nil without a
+// cluster listener.
+func (n *Node) transport(group uint32) func() (raft.Transport, error) {
+	if n.cluster == nil {
+		return nil
+	}
+	return func() (raft.Transport, error) { return n.cluster.Transport(group) }
+}
+
+// source is where the placement group gets segments that this node lacks.
+func (n *Node) source() placement.Source {
+	if n.cluster == nil {
+		return nil
+	}
+	return n.cluster
+}
+
+func (n *Node) timing() raftgroup.Timing {
+	return raftgroup.Timing{Heartbeat: n.cfg.Cluster.Heartbeat, Lease: n.cfg.Cluster.Heartbeat * 4 / 5}
+}
+
+const (
+	// alignAfter is how long the two groups have been led by different nodes before
+	// one of these gives up its part.
+	alignAfter = 300 * time.Millisecond
+	// alignAgain is the pause after a try.
+	alignAgain = time.Second
+	// alignTries of the catalog's leader fail before the placement group's leader
+	// gives way instead.
+	alignTries = 3
+)
+
+// align brings the leadership of both groups to one node, which then serves: that of
+// the catalog goes to whoever leads the placement group.
+func (n *Node) align() {
+	tries := 0
+	for n.ctx.Err() == nil {
+		changed := n.Changed()
+		mine, theirs, differ := n.apart()
+		wait := (<-chan time.Time)(nil)
+		if differ {
+			wait = time.After(alignAfter)
+		}
+		select {
+		case <-n.ctx.Done():
+			return
+		case <-changed:
+			continue
+		case <-wait:
+		}
+		if m, t, still := n.apart(); !still || m != mine || t != theirs {
+			continue
+		}
+		tries++
+		n.giveWay(mine, theirs, tries)
+		select {
+		case <-time.After(alignAgain):
+		case <-changed:
+			tries = 0
+		case <-n.ctx.Done():
+			return
+		}
+	}
+}
+
+// apart reports whether this node leads one of the groups, and another node the
+// other.
+func (n *Node) apart() (mine *raftgroup.Group, theirs string, differ bool) {
+	catalog, placed := n.catalog.Raft(), n.durable.Raft()
+	leadsCatalog, catalogLeader := catalog.Leader()
+	leadsPlaced, placedLeader := placed.Leader()
+	switch {
+	case leadsCatalog && !leadsPlaced && placedLeader != "" && placedLeader != n.ID():
+		return catalog, placedLeader, true
+	case leadsPlaced && !leadsCatalog && catalogLeader != "" && catalogLeader != n.ID():
+		return placed, catalogLeader, true
+	}
+	return nil, "", false
+}
+
+// giveWay hands a leadership over to who leads the other group.
+func (n *Node) giveWay(mine *raftgroup.Group, theirs string, tries int) {
+	if mine == n.durable.Raft() && tries <= alignTries {
+		return // the catalog's leader does it
+	}
+	ctx, cancel := context.WithTimeout(n.ctx, handOverTime)
+	defer cancel()
+	if err := mine.TransferLeadershipTo(ctx, theirs); err != nil {
+		n.log.Warn().Err(err).Str("to", theirs).Msg("a leadership could not be handed over")
+	}
 }

@@ -146,10 +146,10 @@ func TestPowerLoss(t *testing.T) {
 }
 
 func TestClusterListener(t *testing.T) {
-	if _, err := Open(Config{DataDir: t.TempDir(), ClusterAddr: "0.0.0.0:0"}); err == nil {
+	if _, err := Open(Config{DataDir: t.TempDir(), Cluster: Cluster{Listen: "0.0.0.0:0"}}); err == nil {
 		t.Error("an open cluster listener is not protected by anything")
 	}
-	b := open(t, t.TempDir(), func(c *Config) { c.ClusterAddr = "127.0.0.1:0" })
+	b := open(t, t.TempDir(), func(c *Config) { c.Cluster.Listen = "127.0.0.1:0" })
 	declare(t, connect(t, b), QueueSpec{Name: "q", Durable: true})
 }
 
