@@ -77,7 +77,7 @@ func (a *acquaintances) meet(id Identity) (before Identity, err error) {
 	defer a.mu.Unlock()
 	one := a.list[id.Raft]
 	switch {
-	case one == nil && len(a.list) >= maxAcquaintances:
+	case one == nil && len(a.list) >= maxAcquaintances && !a.forget():
 		return before, &Refusal{Code: transport.CodeOther, Reason: "too many nodes have been here"}
 	case one == nil:
 		a.list[id.Raft] = &acquaintance{id: id}
@@ -85,6 +85,18 @@ func (a *acquaintances) meet(id Identity) (before Identity, err error) {
 		return one.id, nil
 	}
 	return Identity{}, nil
+}
+
+// forget makes room: who has not been heard of for longest goes. The caller holds mu.
+func (a *acquaintances) forget() bool {
+	oldest := ""
+	for name, one := range a.list {
+		if time.Since(one.at) > freshTime && (oldest == "" || one.at.Before(a.list[oldest].at)) {
+			oldest = name
+		}
+	}
+	delete(a.list, oldest)
+	return oldest != ""
 }
 
 // replace puts a process in the place of the one before.
@@ -296,13 +308,12 @@ func (n *Node) info() Info {
 	info.Attached = true
 	for i := range r.Groups {
 		g := &r.Groups[i]
-		s := g.Raft.Stats()
 		leads, leader := g.Raft.Leader()
 		if leader == self.Raft && !leads {
 			leader = ""
 		}
-		info.Groups = append(info.Groups, GroupInfo{Group: g.ID, Leader: leader, Term: s.Term, Last: g.Raft.LastIndex(),
-			Commit: s.CommitIndex, Applied: s.AppliedIndex, Whole: g.whole()})
+		info.Groups = append(info.Groups, GroupInfo{Group: g.ID, Leader: leader, Term: g.Raft.Term(), Last: g.Raft.LastIndex(),
+			Commit: g.Raft.CommitIndex(), Applied: g.Raft.AppliedIndex(), Whole: g.whole()})
 	}
 	return info
 }

@@ -128,7 +128,11 @@ func (n *Node) others() []peer {
 
 // answerMeet answers a node that tells how it is.
 func (n *Node) answerMeet(_ context.Context, from Identity, req *meetRequest) (*meetReply, error) {
-	if err := n.told(from, req.Info); err != nil {
+	err := n.belongs(from) // it may have been removed since it has said hello
+	if err == nil {
+		err = n.told(from, req.Info)
+	}
+	if err != nil {
 		return &meetReply{Refused: asRefusal(err)}, nil
 	}
 	return &meetReply{Info: n.info()}, nil

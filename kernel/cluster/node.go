@@ -105,6 +105,7 @@ func (n *Node) Attach(r Replicas) {
 	n.attach.Do(func() {
 		n.replicas.Store(&r)
 		n.work.Go(n.meetAll)
+		n.work.Go(n.observe)
 		n.work.Go(n.reconcile)
 	})
 }

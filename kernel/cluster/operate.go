@@ -3,11 +3,315 @@ package cluster
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/metasvc"
+	"github.com/trivium-mq/trivium/metasvc/catalog"
 )
 
-type operateRequest struct{}
-type operateReply struct{}
+// The operations, part of the protocol between nodes.
+const (
+	opRemove = "remove"
+	opDrain  = "drain"
+	opMove   = "move"
+)
 
-func (n *Node) answerOperate(context.Context, Identity, *operateRequest) (*operateReply, error) {
-	return nil, errors.ErrUnsupported
+// maxHops bounds how often an operation is passed on: to the leader, and by that one if
+// it is the node to be removed.
+const maxHops = 3
+
+// operateTime bounds an operation, with what it waits for.
+const operateTime = 30 * time.Second
+
+// operateRequest is what an operator asks for.
+type operateRequest struct {
+	Op    string
+	Node  string
+	Group uint32
+	Force bool // opRemove: also if the rest would have no majority
+	Undo  bool // opDrain
+	Hops  int  // how often it was passed on
+}
+
+// operateReply says how it went; Reason is empty if it went well.
+type operateReply struct {
+	Code   kernel.Code
+	Reason string
+}
+
+// Remove removes a member for good: its data directory cannot come back. It returns
+// when the node is in no group any more. With force also if the nodes that are left
+// and can be reached are no majority of those that vote.
+func (n *Node) Remove(ctx context.Context, node string, force bool) error {
+	return n.operate(ctx, operateRequest{Op: opRemove, Node: node, Force: force})
+}
+
+// Drain says that a node is to lead nothing, or may again.
+func (n *Node) Drain(ctx context.Context, node string, undo bool) error {
+	return n.operate(ctx, operateRequest{Op: opDrain, Node: node, Undo: undo})
+}
+
+// Move hands the leadership of a group to a node. Those of the catalog and of the
+// placement group move together.
+func (n *Node) Move(ctx context.Context, group uint32, node string) error {
+	return n.operate(ctx, operateRequest{Op: opMove, Node: node, Group: group})
+}
+
+// Rebalance brings the leaderships to where they belong: all groups to one node that is
+// not to be drained. It returns which node leads then.
+func (n *Node) Rebalance(ctx context.Context) (string, error) {
+	s := n.Status()
+	for _, one := range s.Nodes {
+		if one.State == kernel.NodeServing && !one.Draining {
+			return one.Name, nil
+		}
+	}
+	for _, one := range s.Nodes {
+		if one.State == kernel.NodeStandby && !one.Draining {
+			return one.Name, n.Move(ctx, n.placed(), one.Name)
+		}
+	}
+	return "", kernel.Errorf(kernel.CodeUnavailable, "", "", "no node that votes and is not to be drained can be reached")
+}
+
+// placed is the group that decides who serves.
+func (n *Node) placed() uint32 {
+	r := n.replicas.Load()
+	if r == nil || len(r.Groups) == 0 {
+		return metasvc.CatalogGroup
+	}
+	return r.Groups[len(r.Groups)-1].ID
+}
+
+// operate has an operation done where it has to be: by the leader of the group that it
+// is about.
+func (n *Node) operate(ctx context.Context, req operateRequest) error {
+	ctx, cancel := context.WithTimeout(ctx, operateTime)
+	defer cancel()
+	r := n.replicas.Load()
+	if r == nil {
+		return kernel.Errorf(kernel.CodeUnavailable, "", "", "the node is starting")
+	}
+	id := uint32(metasvc.CatalogGroup)
+	if req.Op == opMove {
+		if req.Group = n.moved(req.Group); r.group(req.Group) == nil {
+			return kernel.Errorf(kernel.CodeNotFound, "group", fmt.Sprint(req.Group), "there is no such group")
+		}
+		id = req.Group
+	}
+	leads, leader := r.group(id).Raft.Leader()
+	switch {
+	case leads:
+		return n.execute(ctx, req)
+	case leader == "" || leader == n.Self().Raft:
+		return kernel.Errorf(kernel.CodeUnavailable, "", "", "the cluster has no leader at the moment")
+	case req.Hops >= maxHops:
+		return kernel.Errorf(kernel.CodeUnavailable, "", "", "the leader has changed: try again")
+	}
+	address, err := n.resolve(leader)
+	if err != nil {
+		return kernel.Errorf(kernel.CodeUnavailable, "node", leader, "%v", err)
+	}
+	req.Hops++
+	var reply operateReply
+	if _, err := n.links.call(ctx, leader, address, methodOperate, req, &reply); err != nil {
+		return kernel.Errorf(kernel.CodeUnknown, "", "", "the leader has not answered: %v", err)
+	}
+	if reply.Reason != "" {
+		return &kernel.Error{Code: reply.Code, Detail: reply.Reason}
+	}
+	return nil
+}
+
+// moved is the group whose leadership moves in the place of one: the catalog's follows
+// that of the placement group.
+func (n *Node) moved(group uint32) uint32 {
+	if group == metasvc.CatalogGroup {
+		return n.placed()
+	}
+	return group
+}
+
+// answerOperate does an operation that another node was asked for.
+func (n *Node) answerOperate(ctx context.Context, _ Identity, req *operateRequest) (*operateReply, error) {
+	err := n.operate(ctx, *req)
+	if err == nil {
+		return &operateReply{}, nil
+	}
+	return &operateReply{Code: kernel.CodeOf(err), Reason: err.Error()}, nil
+}
+
+// execute does an operation as the leader of the group that it is about.
+func (n *Node) execute(ctx context.Context, req operateRequest) error {
+	switch req.Op {
+	case opRemove:
+		return n.remove(ctx, req)
+	case opDrain:
+		_, err := n.replicas.Load().Catalog.Do(ctx, catalog.DrainNode{ID: req.Node, Draining: !req.Undo})
+		n.stir()
+		return err
+	case opMove:
+		return n.move(ctx, req)
+	}
+	return kernel.Errorf(kernel.CodeNotImplemented, "operation", req.Op, "this version does not know it")
+}
+
+func (n *Node) move(ctx context.Context, req operateRequest) error {
+	r := n.replicas.Load()
+	g := r.group(req.Group)
+	m, ok := r.Catalog.State().Node(req.Node)
+	switch {
+	case !ok:
+		return unknownNode(req.Node)
+	case m.Raft == n.Self().Raft:
+		return nil // it leads already
+	case m.Draining:
+		return kernel.Errorf(kernel.CodePrecondition, "node", req.Node, "it is to be drained: undo that first")
+	}
+	for _, s := range g.Raft.Servers() {
+		if s.ID == m.Raft && !s.Learner {
+			i := n.fresh(m.Raft)
+			if i == nil {
+				return kernel.Errorf(kernel.CodeUnavailable, "node", req.Node, "it cannot be reached")
+			}
+			if !i.whole(g.ID) {
+				return kernel.Errorf(kernel.CodePrecondition, "node", req.Node, "it still lacks segments")
+			}
+			if err := g.Raft.TransferLeadershipTo(ctx, m.Raft); err != nil {
+				return kernel.Errorf(kernel.CodeUnavailable, "node", req.Node, "it has not taken the leadership over: %v", err)
+			}
+			return nil
+		}
+	}
+	return kernel.Errorf(kernel.CodePrecondition, "node", req.Node, "it has no vote in group %d", g.ID)
+}
+
+func (i *Info) whole(group uint32) bool {
+	for _, g := range i.Groups {
+		if g.Group == group {
+			return g.Whole
+		}
+	}
+	return false
+}
+
+func unknownNode(name string) error {
+	return kernel.Errorf(kernel.CodeNotFound, "node", name, "it is no member of the cluster")
+}
+
+func (n *Node) remove(ctx context.Context, req operateRequest) error {
+	r := n.replicas.Load()
+	m, ok := r.Catalog.State().Node(req.Node)
+	if !ok {
+		return unknownNode(req.Node)
+	}
+	for i := range r.Groups {
+		if err := n.expendable(&r.Groups[i], m, req.Force); err != nil {
+			return err
+		}
+	}
+	if m.Raft == n.Self().Raft {
+		return n.removeSelf(ctx, req)
+	}
+	if _, err := r.Catalog.Do(ctx, catalog.DropNode{ID: req.Node}); err != nil {
+		return err
+	}
+	n.stir()
+	return n.awaitGone(ctx, m.Raft)
+}
+
+// removeSelf hands over what this node leads, and has it removed by the next leader.
+func (n *Node) removeSelf(ctx context.Context, req operateRequest) error {
+	r := n.replicas.Load()
+	for i := len(r.Groups) - 1; i >= 0; i-- { // the catalog last: it follows the others
+		g := &r.Groups[i]
+		if leads, _ := g.Raft.Leader(); !leads {
+			continue
+		}
+		if err := n.giveAway(ctx, g, nil); err != nil {
+			return kernel.Errorf(kernel.CodeUnavailable, "node", req.Node, "it leads: %v", err)
+		}
+	}
+	tick := time.NewTicker(observeEvery)
+	defer tick.Stop()
+	for {
+		if leads, leader := r.group(metasvc.CatalogGroup).Raft.Leader(); !leads && leader != "" && leader != n.Self().Raft {
+			return n.operate(ctx, req)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return kernel.Errorf(kernel.CodeUnavailable, "node", req.Node, "it has handed over, and nobody leads yet: try again")
+		}
+	}
+}
+
+// expendable returns an error if a group cannot do without a node.
+func (n *Node) expendable(g *Group, m *catalog.Node, force bool) error {
+	votes, left, alive, whole := false, 0, 0, 0
+	for _, s := range g.Raft.Servers() {
+		switch {
+		case s.Learner:
+			continue
+		case s.ID == m.Raft:
+			votes = true
+			continue
+		}
+		left++
+		if s.ID == n.Self().Raft {
+			alive++
+			if g.whole() {
+				whole++
+			}
+		} else if i := n.fresh(s.ID); i != nil {
+			alive++
+			if i.whole(g.ID) {
+				whole++
+			}
+		}
+	}
+	switch {
+	case !votes:
+		return nil
+	case left == 0:
+		return kernel.Errorf(kernel.CodePrecondition, "node", m.ID, "it is the last one that votes in group %d", g.ID)
+	case whole == 0 && !force:
+		return kernel.Errorf(kernel.CodePrecondition, "node", m.ID, "no other node that can be reached has all of group %d", g.ID)
+	case alive*2 <= left && !force:
+		return kernel.Errorf(kernel.CodePrecondition, "node", m.ID, "of the %d nodes that would be left to vote in group %d only %d can be reached: that is no majority", left, g.ID, alive)
+	}
+	return nil
+}
+
+// awaitGone waits until a node is in no group any more, as far as this node knows.
+func (n *Node) awaitGone(ctx context.Context, raftID string) error {
+	tick := time.NewTicker(observeEvery)
+	defer tick.Stop()
+	for n.inGroups(raftID) {
+		select {
+		case <-tick.C:
+		case <-n.ctx.Done():
+			return ErrClosed
+		case <-ctx.Done():
+			if errors.Is(ctx.Err(), context.Canceled) {
+				return ctx.Err()
+			}
+			return kernel.Errorf(kernel.CodeUnavailable, "node", raftID, "it is no member any more, but still in a group: the leaders go on trying")
+		}
+	}
+	return nil
+}
+
+func (n *Node) inGroups(raftID string) bool {
+	r := n.replicas.Load()
+	for i := range r.Groups {
+		for _, s := range r.Groups[i].Raft.Servers() {
+			if s.ID == raftID {
+				return true
+			}
+		}
+	}
+	return false
 }

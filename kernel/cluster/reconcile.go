@@ -1,7 +1,308 @@
 package cluster
 
-// reconcile keeps the members of the groups that this node leads in line with the
-// catalog.
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/trivium-mq/trivium/metasvc"
+	"github.com/trivium-mq/trivium/metasvc/catalog"
+	"github.com/trivium-mq/trivium/metasvc/raftgroup"
+)
+
+const (
+	// observeEvery is how often it is looked who leads.
+	observeEvery = 100 * time.Millisecond
+	// reconcileEvery is how often members are compared, unless something stirs.
+	reconcileEvery = 250 * time.Millisecond
+	// changeTime bounds one change of the members of a group.
+	changeTime = 10 * time.Second
+	// changePause follows a change that has failed.
+	changePause = time.Second
+	// markEvery is how far apart the marks are that a learner has to have reached.
+	markEvery = 500 * time.Millisecond
+
+	maxVoters        = 3
+	maxCatalogVoters = 5
+)
+
+// observe notes who leads, keeps the book of addresses, and finds out that this node
+// was removed, until the end.
+func (n *Node) observe() {
+	tick := time.NewTicker(observeEvery)
+	defer tick.Stop()
+	for {
+		r, self := n.replicas.Load(), n.Self()
+		for i := range r.Groups {
+			if l := r.Groups[i].Raft.Leadership(); l.LeaderID != "" && l.LeaderID != self.Raft {
+				n.seen.led(r.Groups[i].ID, l.LeaderID, l.Term)
+			}
+		}
+		if err := n.belongs(self); err != nil {
+			n.expel(asRefusal(err))
+		}
+		if peers := n.others(); len(peers) > 0 {
+			if err := n.book.set(self.Cluster, peers); err != nil {
+				n.log.Warn().Err(err).Msg("the addresses of the other nodes are not written down")
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-n.ctx.Done():
+			return
+		}
+	}
+}
+
+// reconcile keeps what this node leads in line with the catalog, one change at a time,
+// until the end.
 func (n *Node) reconcile() {
-	<-n.ctx.Done()
+	tick := time.NewTicker(reconcileEvery)
+	defer tick.Stop()
+	marks := map[uint32]*mark{}
+	for {
+		pause := false
+		r := n.replicas.Load()
+		for i := range r.Groups {
+			g := &r.Groups[i]
+			if marks[g.ID] == nil {
+				marks[g.ID] = &mark{}
+			}
+			if leads, _ := g.Raft.Leader(); !leads || n.Refused() != nil {
+				*marks[g.ID] = mark{}
+				continue
+			}
+			marks[g.ID].note(g.Raft.CommitIndex())
+			if err := n.align(g, marks[g.ID]); err != nil && n.ctx.Err() == nil {
+				n.log.Warn().Err(err).Uint32("group", g.ID).Msg("a change in the cluster has failed; it is tried again")
+				pause = true
+			}
+		}
+		if pause {
+			select {
+			case <-time.After(changePause):
+			case <-n.ctx.Done():
+				return
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-n.wake:
+		case <-n.ctx.Done():
+			return
+		}
+	}
+}
+
+// mark is an index that was committed some time ago: a replica that has it lags by no
+// more than that time.
+type mark struct {
+	at, nextAt    time.Time
+	index, newest uint64
+}
+
+func (m *mark) note(commit uint64) {
+	if now := time.Now(); now.Sub(m.nextAt) >= markEvery {
+		m.at, m.index = m.nextAt, m.newest
+		m.nextAt, m.newest = now, commit
+	}
+}
+
+// align makes the next change to a group that this node leads, if one is due.
+func (n *Node) align(g *Group, m *mark) error {
+	ctx, cancel := context.WithTimeout(n.ctx, changeTime)
+	defer cancel()
+	if g.ID == metasvc.CatalogGroup {
+		if err := n.alignCatalog(ctx); err != nil {
+			return err
+		}
+	}
+	state := n.replicas.Load().Catalog.State()
+	w := wanted{self: n.Self().Raft, maxVoters: maxVoters, removed: state.Removed,
+		ready: func(raftID string) bool { return n.caughtUp(raftID, g.ID, m) }}
+	if g.ID == metasvc.CatalogGroup {
+		w.maxVoters = maxCatalogVoters
+	}
+	state.Nodes(func(c *catalog.Node) { w.nodes = append(w.nodes, c) })
+	c := w.next(g.Raft.Servers())
+	if c.act != nothing {
+		return n.perform(ctx, g, c, m)
+	}
+	if self, ok := state.Node(n.Self().Node); ok && self.Draining && n.drains(g) {
+		return n.giveAway(ctx, g, m)
+	}
+	return nil
+}
+
+// perform makes a change.
+func (n *Node) perform(ctx context.Context, g *Group, c change, m *mark) error {
+	log := n.log.Info().Uint32("group", g.ID).Str("node", c.server.ID)
+	switch c.act {
+	case giveUp:
+		return n.giveAway(ctx, g, m)
+	case remove:
+		log.Msg("a node leaves the group")
+		return g.Raft.RemoveServer(ctx, c.server.ID)
+	default:
+		log.Str("address", c.server.Address).Bool("learner", c.server.Learner).Msg("a node joins the group, or moves in it")
+		return g.Raft.AddServer(ctx, c.server)
+	}
+}
+
+// alignCatalog brings what the catalog knows of the nodes up to date with what they
+// tell.
+func (n *Node) alignCatalog(ctx context.Context) error {
+	r := n.replicas.Load()
+	state, self := r.Catalog.State(), n.Self()
+	var ops []catalog.Op
+	put := func(i Info) {
+		now := catalog.Node{ID: i.Node, Raft: i.Raft, Incarnation: i.Incarnation, Address: i.Address, Fronts: i.Fronts, Version: i.Version}
+		old, ok := state.Node(i.Node)
+		if ok {
+			now.Draining = old.Draining
+		}
+		if !ok && i.Raft == self.Raft && !state.Removed(i.Raft) || ok && old.Raft == i.Raft && !equal(*old, now) {
+			ops = append(ops, catalog.PutNode{Node: now})
+		}
+	}
+	put(n.info())
+	for _, p := range n.others() {
+		if i := n.fresh(p.Raft); i != nil {
+			put(*i)
+		}
+	}
+	if len(ops) == 0 {
+		return nil
+	}
+	_, err := r.Catalog.Do(ctx, ops...)
+	return err
+}
+
+func equal(a, b catalog.Node) bool {
+	return a.Raft == b.Raft && a.Incarnation == b.Incarnation && a.Address == b.Address && a.Version == b.Version &&
+		a.Draining == b.Draining && slices.Equal(a.Fronts, b.Fronts)
+}
+
+// caughtUp reports whether a replica has all that was committed as of the mark, and
+// lacks no segment. Without a mark it is enough that it lacks none.
+func (n *Node) caughtUp(raftID string, group uint32, m *mark) bool {
+	i := n.fresh(raftID)
+	if i == nil || m != nil && (m.at.IsZero() || n.met.get(raftID).at.Before(m.at)) {
+		return false
+	}
+	for _, g := range i.Groups {
+		if g.Group == group {
+			return g.Whole && (m == nil || g.Applied >= m.index)
+		}
+	}
+	return false
+}
+
+// drains reports whether it is this group whose leadership a draining node gives away:
+// that of the catalog follows the one of the placement group.
+func (n *Node) drains(g *Group) bool {
+	return g.ID != metasvc.CatalogGroup || len(n.replicas.Load().Groups) == 1
+}
+
+// giveAway hands a leadership to the best of the other voters.
+func (n *Node) giveAway(ctx context.Context, g *Group, m *mark) error {
+	heirs := n.heirs(g, m)
+	if len(heirs) == 0 {
+		return errors.New("no other node that votes can take the leadership over")
+	}
+	n.log.Info().Uint32("group", g.ID).Str("to", heirs[0]).Msg("the leadership is handed over")
+	return g.Raft.TransferLeadershipTo(ctx, heirs[0])
+}
+
+// heirs are the voters that can take a group over, the most advanced first.
+func (n *Node) heirs(g *Group, m *mark) []string {
+	state := n.replicas.Load().Catalog.State()
+	draining := map[string]bool{}
+	state.Nodes(func(c *catalog.Node) { draining[c.Raft] = c.Draining })
+	applied := map[string]uint64{}
+	var out []string
+	for _, s := range g.Raft.Servers() {
+		if s.ID == n.Self().Raft || s.Learner || draining[s.ID] || state.Removed(s.ID) || !n.caughtUp(s.ID, g.ID, m) {
+			continue
+		}
+		out = append(out, s.ID)
+		for _, i := range n.fresh(s.ID).Groups {
+			if i.Group == g.ID {
+				applied[s.ID] = i.Applied
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b string) int {
+		if applied[a] != applied[b] {
+			return int(min(max(int64(applied[b]-applied[a]), -1), 1))
+		}
+		return 0
+	})
+	return out
+}
+
+// action is what is to be done to a group's members.
+type action int
+
+const (
+	nothing action = iota
+	remove
+	put    // add, move to another address, or promote
+	giveUp // the leader itself is to go: another one shall lead first
+)
+
+type change struct {
+	act    action
+	server raftgroup.Server
+}
+
+// wanted is what a group's members should be.
+type wanted struct {
+	self      string // Raft name of the leader
+	nodes     []*catalog.Node
+	removed   func(raftID string) bool
+	ready     func(raftID string) bool // has caught up and is whole
+	maxVoters int
+}
+
+// next is the change to make now. The last voter is never removed, and nobody votes
+// who is not ready.
+func (w *wanted) next(have []raftgroup.Server) change {
+	voters, known := 0, map[string]raftgroup.Server{}
+	for _, s := range have {
+		known[s.ID] = s
+		if !s.Learner {
+			voters++
+		}
+	}
+	for _, s := range have {
+		if !w.removed(s.ID) || !s.Learner && voters == 1 {
+			continue
+		}
+		if s.ID == w.self {
+			return change{giveUp, s}
+		}
+		return change{remove, s}
+	}
+	if len(w.nodes) > 1 { // a node that is alone writes no addresses into its log
+		for _, c := range w.nodes {
+			if s, ok := known[c.Raft]; ok && s.Address != c.Address {
+				s.Address = c.Address
+				return change{put, s}
+			}
+		}
+	}
+	for _, c := range w.nodes {
+		if _, ok := known[c.Raft]; !ok {
+			return change{put, raftgroup.Server{ID: c.Raft, Address: c.Address, Learner: true}}
+		}
+	}
+	for _, c := range w.nodes {
+		if s := known[c.Raft]; voters < w.maxVoters && s.Learner && w.ready(c.Raft) {
+			s.Learner = false
+			return change{put, s}
+		}
+	}
+	return change{}
 }
