@@ -131,6 +131,9 @@ func (l *layer) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Conn, 
 	ctx, cancel := context.WithTimeout(l.mux.ctx, timeout)
 	defer cancel()
 	id, at := splitTarget(addr)
+	if id != "" && id == l.mux.self().Raft {
+		return l.dialSelf()
+	}
 	c, _, err := l.mux.Dial(ctx, at, Hello{Kind: KindGroup, Group: l.id, To: id})
 	if err != nil {
 		return nil, err
@@ -139,6 +142,20 @@ func (l *layer) Dial(addr raft.ServerAddress, timeout time.Duration) (net.Conn, 
 	if err != nil {
 		_ = c.Close()
 		return nil, err
+	}
+	return t, nil
+}
+
+// dialSelf connects the group with itself, as a node does that stands for election
+// because nobody else could.
+func (l *layer) dialSelf() (net.Conn, error) {
+	here, there := net.Pipe()
+	t, err := l.track(here)
+	if err == nil {
+		err = l.take(&Conn{Conn: there})
+	}
+	if err != nil {
+		return nil, errors.Join(err, here.Close(), there.Close())
 	}
 	return t, nil
 }
