@@ -55,14 +55,36 @@ func (n *Node) Served() error {
 func (n *Node) HandOver(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, handOverTime)
 	defer cancel()
+	to := n.heirs()
 	for _, g := range []*raftgroup.Group{n.durable.Raft(), n.catalog.Raft()} {
 		if leads, _ := g.Leader(); !leads || voters(g) < 2 {
 			continue
 		}
-		if err := g.TransferLeadership(ctx); err != nil {
+		err := errNoHeir
+		for len(to) > 0 && err != nil { // who does not take the first gets no other
+			if err = g.TransferLeadershipTo(ctx, to[0]); err != nil {
+				to = to[1:]
+			}
+		}
+		if err != nil {
+			err = g.TransferLeadership(ctx)
+		}
+		if err != nil {
 			n.log.Warn().Err(err).Msg("no other node has taken the leadership over")
 		}
 	}
+}
+
+var errNoHeir = errors.New("no other node is known to be up")
+
+// heirs are the other nodes that can lead, as far as this one knows.
+func (n *Node) heirs() (list []string) {
+	for _, m := range n.Members() {
+		if m.Reachable && !m.Self && !m.Learner && !m.Draining {
+			list = append(list, m.Raft)
+		}
+	}
+	return list
 }
 
 func voters(g *raftgroup.Group) (n int) {
