@@ -82,6 +82,9 @@ func (l *load) publishOn(ctx context.Context, c *client, conn *connection) {
 	unsure := <-settled
 	wait.Stop()
 	c.pending = append(unsure, again...)
+	if len(c.pending) > 0 {
+		pause(ctx, retry)
+	}
 }
 
 // n2seq makes a number that grows of one that falls.

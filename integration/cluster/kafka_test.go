@@ -33,7 +33,7 @@ func kafkaClient(nodes []*harness.Node, opts ...kgo.Opt) (*kgo.Client, error) {
 func (l *load) produceKafka(ctx context.Context, c *client) {
 	for ctx.Err() == nil {
 		c.epoch++
-		producer, err := kafkaClient(l.nodes, kgo.DefaultProduceTopic("events"), kgo.RequiredAcks(kgo.AllISRAcks()),
+		producer, err := kafkaClient(l.nodes(), kgo.DefaultProduceTopic("events"), kgo.RequiredAcks(kgo.AllISRAcks()),
 			kgo.MaxBufferedRecords(4*window), kgo.ProducerLinger(2*time.Millisecond), kgo.RecordDeliveryTimeout(60*time.Second))
 		if err != nil {
 			l.t.Errorf("%s: %v", c.name, err)

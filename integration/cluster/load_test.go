@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,7 +32,6 @@ const pace = 5 * time.Millisecond
 //	events  published over Kafka by idempotent producers; consumed by group events
 type load struct {
 	t       testing.TB
-	nodes   []*harness.Node
 	seed    uint64
 	work    *history.Topic
 	events  *history.Topic
@@ -42,6 +42,9 @@ type load struct {
 	stop       context.CancelFunc // publishers
 	end        context.CancelFunc // consumers
 	progress   map[string]*atomic.Int64
+
+	mu  sync.Mutex
+	all []*harness.Node // that clients connect to
 }
 
 // groups are the share groups of the topics.
@@ -49,7 +52,7 @@ var groups = map[string][]string{"work": {"work", "audit"}, "events": {"events"}
 
 func newLoad(t testing.TB, nodes []*harness.Node, seed uint64) *load {
 	return &load{
-		t: t, nodes: nodes, seed: seed, work: history.NewTopic("work"), events: history.NewTopic("events"),
+		t: t, all: slices.Clone(nodes), seed: seed, work: history.NewTopic("work"), events: history.NewTopic("events"),
 		objects: history.NewObjects(), progress: map[string]*atomic.Int64{},
 	}
 }
@@ -57,7 +60,7 @@ func newLoad(t testing.TB, nodes []*harness.Node, seed uint64) *load {
 // prepare declares what the clients use.
 func (l *load) prepare() {
 	l.t.Helper()
-	c, err := dialAMQP(l.nodes[0])
+	c, err := dialAMQP(l.nodes()[0])
 	harness.Must(l.t, err)
 	defer c.close()
 	for _, q := range []string{"work", "$share/audit/work", "events", "lock"} {
@@ -115,7 +118,24 @@ func (l *load) client(name string) *client {
 }
 
 // node chooses a node to connect to.
-func (c *client) node() *harness.Node { return c.load.nodes[c.rng.IntN(len(c.load.nodes))] }
+func (c *client) node() *harness.Node {
+	nodes := c.load.nodes()
+	return nodes[c.rng.IntN(len(nodes))]
+}
+
+// nodes are those that clients connect to.
+func (l *load) nodes() []*harness.Node {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.all)
+}
+
+// replace gives clients another node in place of one that has gone.
+func (l *load) replace(gone, n *harness.Node) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(slices.DeleteFunc(l.all, func(o *harness.Node) bool { return o == gone }), n)
+}
 
 // payload makes a payload that no other is equal to.
 func (c *client) payload() string {
@@ -149,7 +169,7 @@ func (l *load) settle(patience time.Duration) {
 func (l *load) check() {
 	l.t.Helper()
 	for _, topic := range []*history.Topic{l.work, l.events} {
-		log, err := replay(l.nodes[0], topic.Name)
+		log, err := replay(l.nodes()[0], topic.Name)
 		if err != nil {
 			l.t.Errorf("replay %s: %v", topic.Name, err)
 			continue

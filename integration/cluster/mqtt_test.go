@@ -87,6 +87,9 @@ func (l *load) publishMQTT(ctx context.Context, c *client) {
 			pause(ctx, pace)
 		}
 		leave(m)
+		if len(c.pending) > 0 {
+			pause(ctx, retry)
+		}
 	}
 }
 

@@ -29,6 +29,9 @@ func (l *load) lock(ctx context.Context, c *client) {
 		}
 		conn.close()
 		l.objects.Gone("lock", who, lived)
+		if err != nil {
+			pause(ctx, retry)
+		}
 	}
 }
 
@@ -96,6 +99,9 @@ func (l *load) name(ctx context.Context, c *client) {
 			pause(ctx, 20*time.Millisecond)
 		}
 		conn.close()
+		if err != nil {
+			pause(ctx, retry)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,4 +25,16 @@ func TestLoadOnOneNode(t *testing.T) {
 	l.moves(harness.Patience)
 	l.settle(30 * time.Second)
 	l.check()
+}
+
+// TestDisksOnOneNode: the nemeses of disks and clocks that one node survives by itself.
+func TestDisksOnOneNode(t *testing.T) {
+	full(t)
+	a := newArena(t, harness.ClusterConfig{Nodes: 1, Faults: true, Lose: true}, 4)
+	for _, n := range ofDisks {
+		if strings.Contains(n.name, "leader") || strings.Contains(n.name, "all") {
+			a.strike(n)
+		}
+	}
+	a.judge()
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 )
@@ -44,15 +45,20 @@ type Cluster struct {
 // Node is one process of a cluster, running, paused, killed or stopped.
 type Node struct {
 	Addresses
-	ID    int
-	Peers string // where other nodes reach it, host:port
-	Dir   string // data directory
-	Logs  string // file with all that it has written, of all its lives
+	ID      int
+	Peers   string // where other nodes reach it, host:port
+	Dir     string // data directory
+	Removed bool   // from the cluster, for good
+	Logs    string // file with all that it has written, of all its lives
 
 	cluster *Cluster
+	began   atomic.Bool // it has run once
 	mu      sync.Mutex
 	process
 }
+
+// spare is how many nodes can be added to a network of its own.
+const spare = 3
 
 // StartCluster starts a cluster, waits until every node says that it is ready,
 // and ends it with the test.
@@ -69,7 +75,7 @@ func StartCluster(t testing.TB, config ClusterConfig) *Cluster {
 	Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(c.sockets) })
 	if config.Network {
-		c.Net = NewNetwork(t, config.Nodes)
+		c.Net = NewNetwork(t, config.Nodes+spare)
 		c.authority = NewAuthority(t)
 	}
 	for range config.Nodes {
@@ -87,6 +93,16 @@ func (c *Cluster) Add() *Node {
 	n := c.add()
 	Must(c.t, n.Run())
 	return n
+}
+
+// Twin makes a node with the id of another one and places of its own, which does
+// not count as one of the cluster; Run starts it.
+func (c *Cluster) Twin(n *Node) *Node {
+	c.t.Helper()
+	twin := &Node{ID: n.ID, Dir: c.t.TempDir(), Logs: filepath.Join(c.logs(), fmt.Sprintf("twin-%d.log", n.ID)), cluster: c}
+	Must(c.t, twin.place())
+	c.t.Cleanup(twin.Kill)
+	return twin
 }
 
 func (c *Cluster) add() *Node {
@@ -154,6 +170,7 @@ func (n *Node) Run() error {
 		return err
 	}
 	n.tee = log
+	n.began.Store(true)
 	if err := n.start(); err != nil {
 		return fmt.Errorf("node %d: %w", n.ID, err)
 	}
@@ -173,7 +190,7 @@ func (n *Node) peerArguments() (argv []string) {
 	}
 	var seeds []string
 	for _, other := range n.cluster.Nodes {
-		if other != n && other.cmd != nil {
+		if other != n && other.began.Load() && !other.Removed {
 			seeds = append(seeds, other.Peers)
 		}
 	}

@@ -141,7 +141,8 @@ func TestRecorder(t *testing.T) {
 	done(OK)
 	done(Unknown) // too late to matter
 	topic.Publish("b", "p", 0, 1)(Refused)
-	topic.Publish("c", "p", 0, 2)
+	topic.Publish("c", "p", 0, 2)(Unknown)
+	topic.Publish("d", "p", 0, 3) // still on its way
 	if left := topic.Undelivered("g"); !slices.Equal(left, []string{"a"}) {
 		t.Errorf("undelivered: %v", left)
 	}
@@ -152,7 +153,7 @@ func TestRecorder(t *testing.T) {
 		t.Errorf("undelivered: %v", left)
 	}
 	topic.Replayed([]string{"a"})
-	if got, want := topic.Counts(), (Counts{Messages: 3, Confirmed: 1, Unknown: 1, Refused: 1, Deliveries: 1, Settled: 1, Logged: 1}); got != want {
+	if got, want := topic.Counts(), (Counts{Messages: 4, Confirmed: 1, Unknown: 1, Refused: 1, Deliveries: 1, Settled: 1, Logged: 1}); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 }

@@ -119,7 +119,7 @@ func (t *Topic) Replayed(log []string) {
 	t.log, t.replayed = log, true
 }
 
-// Counts are totals for a summary.
+// Counts are totals for a summary; Unknown are attempts given up.
 type Counts struct{ Messages, Confirmed, Unknown, Refused, Deliveries, Settled, Logged int }
 
 // Counts returns totals.
@@ -138,7 +138,9 @@ func (t *Topic) Counts() (c Counts) {
 			case Refused:
 				c.Refused++
 			default:
-				c.Unknown++
+				if !a.End.IsZero() {
+					c.Unknown++
+				}
 			}
 		}
 		c.Deliveries += len(m.held)

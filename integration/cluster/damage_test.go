@@ -1,0 +1,314 @@
+package cluster
+
+import (
+	"context"
+	"encoding/binary"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/trivium-mq/trivium/integration/harness"
+)
+
+// bulkSize is the size of a record of bulk, in bytes.
+const bulkSize = 256 << 10
+
+// bulk makes record n of a topic with much data.
+func bulk(n int) []byte {
+	b := make([]byte, bulkSize)
+	rng := rand.New(rand.NewPCG(uint64(n), 9))
+	for i := 0; i < len(b); i += 8 {
+		binary.LittleEndian.PutUint64(b[i:], rng.Uint64())
+	}
+	return b
+}
+
+// produceBulk appends the records from to to of the topic bulk.
+func produceBulk(t *testing.T, nodes []*harness.Node, from, to int) {
+	t.Helper()
+	c, err := kafkaClient(nodes, kgo.DefaultProduceTopic("bulk"), kgo.AllowAutoTopicCreation(), kgo.ProducerBatchCompression(kgo.NoCompression()))
+	harness.Must(t, err)
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	for n := from; n < to; n++ {
+		c.Produce(ctx, &kgo.Record{Value: bulk(n)}, func(_ *kgo.Record, err error) {
+			if err != nil {
+				t.Errorf("record %d: %v", n, err)
+			}
+		})
+	}
+	harness.Must(t, c.Flush(ctx))
+}
+
+// readBulk reads the topic by way of a node, and compares every byte.
+func readBulk(t *testing.T, n *harness.Node, want int) {
+	t.Helper()
+	log, err := replay(n, "bulk")
+	if err != nil {
+		t.Errorf("replay by way of node %d: %v", n.ID, err)
+		return
+	}
+	if len(log) != want {
+		t.Errorf("%d records, want %d", len(log), want)
+	}
+	for i, b := range log {
+		if b != string(bulk(i)) {
+			t.Errorf("record %d differs", i)
+			return
+		}
+	}
+}
+
+// quiet is a cluster without load, with so many records in the topic bulk: enough
+// for segments, if it is some hundred.
+func quiet(t *testing.T, records int) *arena {
+	t.Helper()
+	full(t)
+	a := &arena{t: t, c: harness.StartCluster(t, harness.ClusterConfig{Nodes: 3}), rng: rand.New(rand.NewPCG(1, 1))}
+	a.whole()
+	produceBulk(t, a.c.Nodes, 0, records)
+	return a
+}
+
+// files are those of a node's folder with this ending, wherever they are.
+func files(t *testing.T, n *harness.Node, ending string) (names []string) {
+	t.Helper()
+	harness.Must(t, filepath.WalkDir(n.Dir, func(path string, d os.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && filepath.Ext(path) == ending {
+			names = append(names, path)
+		}
+		return nil // files come and go while it runs
+	}))
+	slices.Sort(names)
+	return names
+}
+
+// serveFrom makes a node the one that serves.
+func (a *arena) serveFrom(n *harness.Node) {
+	a.t.Helper()
+	for range 20 {
+		leader := a.leader()
+		if leader == n {
+			return
+		}
+		a.must(leader.Drain(), "drain node %d", leader.ID)
+		now := a.leader()
+		a.must(leader.Undrain(), "undo the drain of node %d", leader.ID)
+		if now == n {
+			return
+		}
+	}
+	a.t.Errorf("node %d does not serve", n.ID)
+}
+
+// flip changes one bit in the middle of what a file holds.
+func flip(t *testing.T, name string) {
+	t.Helper()
+	b, err := os.ReadFile(name)
+	harness.Must(t, err)
+	end := len(b)
+	for end > 0 && b[end-1] == 0 { // a log file ends in zeros, which hold nothing
+		end--
+	}
+	if end < 1000 {
+		t.Fatalf("%s holds only %d bytes", name, end)
+	}
+	b[end/2] ^= 1 << 3
+	harness.Must(t, os.WriteFile(name, b, 0o600))
+}
+
+// damaged stops a follower, damages what do damages, starts it, makes it serve, and
+// reads all from it.
+func damaged(t *testing.T, ending string, do func(name string)) {
+	t.Helper()
+	const records = 700
+	a := quiet(t, records)
+	n := a.follower()
+	harness.Wait(t, harness.Patience, "there is a file "+ending, func() bool { return len(files(t, n, ending)) > 0 })
+	n.Kill()
+	for _, name := range files(t, n, ending) {
+		do(name)
+	}
+	a.must(n.Run(), "start with damage")
+	a.whole()
+	a.serveFrom(n)
+	readBulk(t, n, records)
+	if err := a.c.SameChecksums(healed); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestJ2BitFlipInSegments: a bit has changed in every segment of one node. It gets
+// them again from the others, and never serves anything else than what was sent.
+func TestJ2BitFlipInSegments(t *testing.T) {
+	damaged(t, ".seg", func(name string) { flip(t, name) })
+}
+
+// TestJ3TruncatedSegments: the segments of one node are half as long.
+func TestJ3TruncatedSegments(t *testing.T) {
+	damaged(t, ".seg", func(name string) {
+		st, err := os.Stat(name)
+		harness.Must(t, err)
+		harness.Must(t, os.Truncate(name, st.Size()/2))
+	})
+}
+
+// TestJ4DamagedCheckpoints: a bit has changed in every checkpoint of one node. It
+// decides nothing by them: no queue goes, here or elsewhere.
+func TestJ4DamagedCheckpoints(t *testing.T) {
+	const records = 700
+	a := quiet(t, records)
+	n := a.follower()
+	harness.Wait(t, harness.Patience, "there is a checkpoint", func() bool { return len(files(t, n, ".ckpt")) > 0 })
+	n.Kill()
+	for _, name := range files(t, n, ".ckpt") {
+		flip(t, name)
+	}
+	if err := n.Run(); err != nil {
+		t.Logf("node %d does not start: %.300v", n.ID, err)
+	}
+	for _, other := range a.c.Nodes {
+		if other != n {
+			readBulk(t, other, records)
+		}
+	}
+}
+
+// TestRow3DamagedLog: a bit has changed in the middle of one node's write-ahead log,
+// behind it is more. The node does not start, or it has all again; it never leads
+// with a hole.
+func TestRow3DamagedLog(t *testing.T) {
+	const records = 100
+	a := quiet(t, records)
+	n := a.follower()
+	n.Kill()
+	logs := files(t, n, ".wal")
+	flip(t, logs[0])
+	if err := n.Run(); err != nil {
+		t.Logf("node %d does not start: %.300v", n.ID, err)
+	} else {
+		a.whole()
+		a.serveFrom(n)
+	}
+	for _, other := range a.c.Nodes {
+		if other != n {
+			readBulk(t, other, records)
+		}
+	}
+}
+
+// TestRow12WipedNode: a node whose data directory has gone may not come back under
+// its old identity as if nothing had been; with a new one it is a learner first, and
+// nothing that was confirmed is lost.
+func TestRow12WipedNode(t *testing.T) {
+	a := quiet(t, 20)
+	n := a.follower()
+	n.Kill()
+	harness.Must(t, os.RemoveAll(n.Dir))
+	harness.Must(t, os.Mkdir(n.Dir, 0o755))
+	err := n.Run()
+	if err == nil {
+		t.Errorf("node %d, whose directory was empty, is in as if it had all", n.ID)
+	}
+	t.Logf("refused: %.300v", err)
+	readBulk(t, a.leader(), 20)
+}
+
+// TestRow12Twin: a copy of a data directory does not run beside its original.
+func TestRow12Twin(t *testing.T) {
+	a := quiet(t, 20)
+	n := a.follower()
+	code, err := n.Stop()
+	if code != 0 || err != nil {
+		t.Fatal(code, err)
+	}
+	twin := a.c.Twin(n)
+	if out, err := exec.Command("cp", "-a", n.Dir+"/.", twin.Dir).CombinedOutput(); err != nil {
+		t.Fatalf("copy: %v: %s", err, out)
+	}
+	a.must(n.Run(), "start the original")
+	a.whole()
+	if err := twin.Run(); err == nil {
+		t.Errorf("two processes are node %d", n.ID)
+	} else {
+		t.Logf("refused: %.300v", err)
+	}
+	a.whole()
+	readBulk(t, n, 20)
+}
+
+// TestRow13OlderImage: a node whose disk is put back to how it was some time ago
+// has forgotten what it has acknowledged. It is refused, or catches up before it
+// votes: what was confirmed since is there although the others stop.
+func TestRow13OlderImage(t *testing.T) {
+	a := quiet(t, 20)
+	n := a.follower()
+	if code, err := n.Stop(); code != 0 || err != nil {
+		t.Fatal(code, err)
+	}
+	image := t.TempDir()
+	if out, err := exec.Command("cp", "-a", n.Dir+"/.", image).CombinedOutput(); err != nil {
+		t.Fatalf("copy: %v: %s", err, out)
+	}
+	a.must(n.Run(), "start")
+	a.whole()
+	third := a.otherFollower(n)
+	third.Kill() // so that what follows is at the leader and n only
+	produceBulk(t, []*harness.Node{a.leader(), n}, 20, 40)
+	n.Kill()
+	harness.Must(t, os.RemoveAll(n.Dir))
+	if out, err := exec.Command("cp", "-a", image, n.Dir).CombinedOutput(); err != nil {
+		t.Fatalf("copy: %v: %s", err, out)
+	}
+	leader := a.neither(n, third)
+	leader.Kill()
+	// Only n, which has forgotten, and the third, which was not there: both together
+	// are a majority, and must not make a history without records 20 to 39.
+	if err := a.c.RunAll(n, third); err != nil {
+		t.Logf("refused: %.300v", err)
+	}
+	a.must(leader.Run(), "start the one that knows all")
+	if !isClosed(n.Ended()) {
+		a.whole()
+	}
+	readBulk(t, leader, 40)
+}
+
+// otherFollower is one that neither serves nor is n.
+func (a *arena) otherFollower(n *harness.Node) *harness.Node { return a.neither(n, a.leader()) }
+
+// leaderAmong is the node that is neither of two.
+func (a *arena) neither(x, y *harness.Node) *harness.Node {
+	i := slices.IndexFunc(a.c.Nodes, func(n *harness.Node) bool { return n != x && n != y })
+	return a.c.Nodes[i]
+}
+
+// TestJ7Replace: a node is lost, removed, and another one takes its place, under
+// load; then the other two are lost one after the other, and nothing with them.
+func TestJ7Replace(t *testing.T) {
+	full(t)
+	a := newArena(t, harness.ClusterConfig{Nodes: 3}, 7)
+	for _, lost := range slices.Clone(a.c.Nodes) {
+		lost.Kill()
+		lost.Removed = true
+		a.l.moves(healed)
+		a.must(a.survivor().Forget(lost), "remove node %d", lost.ID)
+		a.l.replace(lost, a.c.Add())
+		a.whole()
+		a.l.moves(healed)
+	}
+	a.judge()
+}
+
+// survivor is a node that has not been removed.
+func (a *arena) survivor() *harness.Node {
+	i := slices.IndexFunc(a.c.Nodes, func(n *harness.Node) bool { return !n.Removed })
+	return a.c.Nodes[i]
+}

@@ -1,0 +1,137 @@
+package cluster
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/trivium-mq/trivium/integration/harness"
+)
+
+// nemesis breaks something for a while, and mends it.
+type nemesis struct {
+	name string
+	run  func(*arena)
+}
+
+// ofProcesses are kills, pauses and restarts.
+var ofProcesses = []nemesis{
+	{"kill the leader", func(a *arena) { a.kill(a.leader()) }},
+	{"kill a follower", func(a *arena) { a.kill(a.follower()) }},
+	{"kill all", func(a *arena) { a.kill(a.c.Nodes...) }},
+	{"kill a majority", func(a *arena) { a.kill(a.leader(), a.follower()) }},
+	{"restart one by one", (*arena).roll},
+	{"pause the leader", func(a *arena) { a.pauseNode(a.leader(), 5*time.Second) }},
+	{"pause a follower", func(a *arena) { a.pauseNode(a.follower(), 5*time.Second) }},
+	{"pause the leader often", func(a *arena) {
+		for range 4 {
+			a.pauseNode(a.leader(), 300*time.Millisecond)
+		}
+	}},
+	{"drain the leader", (*arena).drain},
+}
+
+// ofLinks cut, delay and lose packets between nodes; clients reach all of them.
+var ofLinks = []nemesis{
+	{"cut the leader off", func(a *arena) { a.cutOff(a.leader(), true, true) }},
+	{"cut a follower off", func(a *arena) { a.cutOff(a.follower(), true, true) }},
+	{"leader is not heard", func(a *arena) { a.cutOff(a.leader(), true, false) }},
+	{"leader hears nobody", func(a *arena) { a.cutOff(a.leader(), false, true) }},
+	{"follower is not heard", func(a *arena) { a.cutOff(a.follower(), true, false) }},
+	{"follower hears nobody", func(a *arena) { a.cutOff(a.follower(), false, true) }},
+	{"ring: one link is cut", (*arena).ring},
+	{"all are cut", func(a *arena) {
+		a.links(func(from, to int) harness.Link { return harness.Link{Cut: true} })
+	}},
+	{"links come and go", (*arena).flap},
+	{"slow links", func(a *arena) {
+		a.links(func(from, to int) harness.Link { return harness.Link{Delay: 30 * time.Millisecond} })
+	}},
+	{"lossy links", func(a *arena) {
+		a.links(func(from, to int) harness.Link { return harness.Link{Loss: 0.03} })
+	}},
+}
+
+// kill kills nodes at once and starts them again after a while.
+func (a *arena) kill(nodes ...*harness.Node) {
+	nodes = slices.Compact(nodes)
+	var all sync.WaitGroup
+	for _, n := range nodes {
+		all.Go(n.Kill)
+	}
+	all.Wait()
+	a.hold(2 * time.Second)
+	a.must(a.c.RunAll(nodes...), "start after a kill")
+}
+
+// roll stops and starts the nodes in turn, as for an upgrade.
+func (a *arena) roll() {
+	for _, n := range a.c.Nodes {
+		code, err := n.Stop()
+		a.must(err, "stop node %d", n.ID)
+		if code != 0 {
+			a.t.Errorf("node %d ended with %d", n.ID, code)
+		}
+		a.must(n.Run(), "start node %d", n.ID)
+		a.whole()
+	}
+}
+
+func (a *arena) pauseNode(n *harness.Node, d time.Duration) {
+	a.must(n.Pause(), "pause node %d", n.ID)
+	a.hold(d)
+	a.must(n.Continue(), "continue node %d", n.ID)
+}
+
+func (a *arena) drain() {
+	n := a.leader()
+	begin := time.Now()
+	a.must(n.Drain(), "drain node %d", n.ID)
+	if now := a.leader(); now == n {
+		a.t.Errorf("node %d still serves %v after it was drained", n.ID, time.Since(begin))
+	}
+	a.hold(2 * time.Second)
+	a.must(n.Undrain(), "undo the drain of node %d", n.ID)
+}
+
+// links sets all links between nodes for a while.
+func (a *arena) links(link func(from, to int) harness.Link) {
+	for _, from := range a.c.Nodes {
+		for _, to := range a.c.Nodes {
+			if from != to {
+				a.c.Net.Set(from.ID, to.ID, link(from.ID, to.ID))
+			}
+		}
+	}
+	a.hold(6 * time.Second)
+	a.c.Net.Heal()
+}
+
+// cutOff loses what a node sends to the others, what they send to it, or both.
+func (a *arena) cutOff(n *harness.Node, sends, receives bool) {
+	a.links(func(from, to int) harness.Link {
+		return harness.Link{Cut: sends && from == n.ID || receives && to == n.ID}
+	})
+}
+
+// ring cuts one link, so that each node still reaches a majority, but not the same.
+func (a *arena) ring() {
+	x := a.leader()
+	y := a.follower()
+	a.links(func(from, to int) harness.Link {
+		return harness.Link{Cut: from == x.ID && to == y.ID || from == y.ID && to == x.ID}
+	})
+}
+
+// flap cuts random links one way, again and again.
+func (a *arena) flap() {
+	for range 10 {
+		from, to := a.c.Nodes[a.rng.IntN(len(a.c.Nodes))], a.c.Nodes[a.rng.IntN(len(a.c.Nodes))]
+		a.c.Net.Set(from.ID, to.ID, harness.Link{Cut: true})
+		a.hold(400 * time.Millisecond)
+		if a.rng.IntN(2) == 0 {
+			a.c.Net.Heal()
+		}
+	}
+	a.c.Net.Heal()
+}
