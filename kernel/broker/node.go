@@ -57,7 +57,7 @@ func OpenNode(ctx context.Context, cfg Config) (*Node, error) {
 		now: cfg.Now, alarms: newAlarms(cfg.Logger), changed: make(chan struct{}),
 	}
 	if n.now == nil {
-		n.now = time.Now
+		n.now = kernel.Now
 	}
 	if cfg.Settings != nil {
 		n.settings = *cfg.Settings
