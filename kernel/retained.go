@@ -7,6 +7,9 @@ import "time"
 type Retained struct {
 	Name   string
 	Record Record // read-only
+	// Version rises from message to message under a name. One that was written while
+	// it was being read may have that of the one before.
+	Version uint64
 }
 
 // Will is a message that a session leaves behind if its connection ends without

@@ -10,7 +10,7 @@ import (
 // SessionPin is a pin of a session with the subscription that reads its group.
 type SessionPin struct {
 	kernel.Pin
-	Filter string // empty: there is none any more
+	Filter string // empty: there is none any more, or it is of PinNumber
 }
 
 // places are the placement groups that may keep something of a session's numbers.
@@ -42,6 +42,13 @@ func (h *Session) Pins(ctx context.Context) ([]SessionPin, error) {
 		}
 	}
 	return list, nil
+}
+
+// PinNumber keeps a number in use for a delivery of what is retained, which is no
+// record of a group. done is told when that is durable, with the number as token;
+// until Unpin it is among the Pins, taken and without a subscription.
+func (h *Session) PinNumber(id kernel.PinID, done kernel.Completion) error {
+	return h.conn.b.durable.PinNumber(kernel.SessionName(h.s.t.name, h.s.id), id, done, uint64(id.Number))
 }
 
 // Unpin ends a pin for which there is no subscription any more. The record, if it

@@ -123,7 +123,7 @@ func (r *Retained) Next(max, bytes int, admit func(bytes int) bool) (list []kern
 			next, r.more = f.Name, true
 			break
 		}
-		rec, n, err := r.read(f)
+		rec, n, err := r.tenant.readRetained(f)
 		if kernel.CodeOf(err) == kernel.CodeCorrupt {
 			b.log.Error().Err(err).Msg("a retained message cannot be read and is left out")
 			continue
@@ -134,18 +134,30 @@ func (r *Retained) Next(max, bytes int, admit func(bytes int) bool) (list []kern
 		}
 		if n > 0 {
 			bytes -= n
-			list = append(list, kernel.Retained{Name: f.Name, Record: rec})
+			list = append(list, kernel.Retained{Name: f.Name, Record: rec, Version: f.Index})
 		}
 	}
 	r.from = next
 	return list, r.more, nil
 }
 
-// read returns a message and its size, 0 if it has gone or expired meanwhile.
-func (r *Retained) read(f *retain.Found) (rec kernel.Record, size int, err error) {
+// RetainedAgain returns the message of a version that is retained under a name; ok is
+// false if another one is by now, or none.
+func (h *Session) RetainedAgain(name string, version uint64) (r kernel.Record, ok bool, err error) {
+	t := h.conn.tenant
+	f, ok := t.b.retained.of(t.name).Find(name)
+	if !ok || f.Index != version {
+		return r, false, nil
+	}
+	r, n, err := t.readRetained(&f)
+	return r, n > 0, err
+}
+
+// readRetained returns a message and its size, 0 if it has gone or expired meanwhile.
+func (t *tenant) readRetained(f *retain.Found) (rec kernel.Record, size int, err error) {
 	value := []byte(f.Value)
 	if f.Value == "" {
-		if value, err = r.tenant.b.durable.Get(retain.Key(r.tenant.name, f.Name)); err != nil || value == nil {
+		if value, err = t.b.durable.Get(retain.Key(t.name, f.Name)); err != nil || value == nil {
 			return rec, 0, err
 		}
 	}
@@ -153,7 +165,7 @@ func (r *Retained) read(f *retain.Found) (rec kernel.Record, size int, err error
 	if err != nil {
 		return rec, 0, kernel.Errorf(kernel.CodeCorrupt, "topic", f.Name, "%v", err)
 	}
-	if at := retain.ExpiresAt(&rec); at != 0 && at <= r.tenant.b.now().UnixMilli() {
+	if at := retain.ExpiresAt(&rec); at != 0 && at <= t.b.now().UnixMilli() {
 		return rec, 0, nil
 	}
 	return rec, len(f.Name) + len(value), nil

@@ -192,6 +192,12 @@ func (g *Group) Pins(session string) []kernel.Pin {
 	return out
 }
 
+// PinNumber keeps a number of a session in use that stands for no record of a group:
+// to the machine it is a pin whose group has gone. done is told when that is durable.
+func (g *Group) PinNumber(session string, id kernel.PinID, done kernel.Completion, token uint64) error {
+	return g.prop.post(appendPinRun([]byte{cmdPins}, session, 1, appendPin(nil, id, 0, 0, 0)), done, token)
+}
+
 // Unpin ends a pin of a session whatever it is, also when its group has gone: a record
 // that it still has is refused. Nobody is told.
 func (g *Group) Unpin(session string, id kernel.PinID) error {

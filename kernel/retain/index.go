@@ -60,6 +60,8 @@ type Found struct {
 	Value   string
 	Expires int64 // ms since 1970, 0 = never
 	Size    int   // bytes of name and message
+	// Index is that of the log, which wrote it.
+	Index uint64
 }
 
 // NewIndex returns an empty index; it shares the budget with others.
@@ -89,6 +91,22 @@ func (x *Index) Size(name string) (n int, ok bool) {
 	}
 	it := x.blocks[b].item(i)
 	return it.bytes(), true
+}
+
+// Find returns what is retained under a name.
+func (x *Index) Find(name string) (f Found, ok bool) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	b, i, ok := x.find(name)
+	if !ok {
+		return f, false
+	}
+	it := x.blocks[b].item(i)
+	return found(&it), true
+}
+
+func found(it *item) Found {
+	return Found{Name: it.name, Value: it.value, Expires: it.expires, Size: it.bytes(), Index: it.index}
 }
 
 // Put notes an encoded message, written at an index of the log, and returns when
@@ -204,7 +222,7 @@ func (x *Index) Page(f *Filter, from string, max int, out []Found) (_ []Found, n
 		switch f.look(name) {
 		case matches:
 			it := c.item()
-			out = append(out, Found{Name: it.name, Value: it.value, Expires: it.expires, Size: it.bytes()})
+			out = append(out, found(&it))
 			max--
 			c.next()
 		case next:

@@ -26,6 +26,7 @@ type wants struct {
 	feeds []*feed // members without credit since then
 	large int     // bytes that the largest of those lacked
 	live  int     // and a publisher
+	again int     // and what is sent again
 }
 
 // overdraft is how many bytes may wait beyond the total before a message of n
@@ -103,6 +104,17 @@ func (s *sender) reopen() {
 	}
 	clear(w.feeds)
 	w.feeds, w.large = w.feeds[:0], 0
+}
+
+// openAgain reports whether what is due may be read: what lacked room before is not
+// read anew until there is some. mu is held.
+func (s *sender) openAgain() bool {
+	if !s.openFor(s.want.again) {
+		s.look()
+		return false
+	}
+	s.want.again = 0
+	return true
 }
 
 // wrotePromptly notes how long the client took for n bytes. mu is held.

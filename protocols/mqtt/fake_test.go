@@ -283,6 +283,28 @@ func (s *fakeSession) Unpin(id kernel.PinID) {
 	s.pins = slices.DeleteFunc(s.pins, func(p sessionPin) bool { return p.PinID == id })
 }
 
+func (s *fakeSession) PinNumber(id kernel.PinID, done kernel.Completion) error {
+	s.mu.Lock()
+	s.pins = append(s.pins, sessionPin{Pin: kernel.Pin{PinID: id, Taken: true}})
+	s.mu.Unlock()
+	done.Completed(uint64(id.Number), kernel.Result{})
+	done.Flush()
+	return nil
+}
+
+func (s *fakeSession) RetainedAgain(name string, version uint64) (kernel.Record, bool, error) {
+	s.node.mu.Lock()
+	defer s.node.mu.Unlock()
+	for _, list := range s.node.retained {
+		for _, r := range list {
+			if r.Name == name && r.Version == version {
+				return r.Record, true, nil
+			}
+		}
+	}
+	return kernel.Record{}, false, nil
+}
+
 func (s *fakeSession) Keep(v any) { s.kept = v }
 
 func (s *fakeSession) Kept() any { return s.kept }

@@ -26,6 +26,13 @@ const (
 
 // pin starts a QoS 2 delivery of a frame under an identifier.
 func (s *sender) pin(f *feed, id uint16, fr frame, expires int64) {
+	s.holdBack(id, fr, expires)
+	e := s.win.at(id)
+	f.member.Pin(e.pinID(), e.partition, e.offset)
+}
+
+// holdBack keeps a frame until its pin is noted.
+func (s *sender) holdBack(id uint16, fr frame, expires int64) {
 	e := s.win.at(id)
 	e.stage, e.pinned = pinning, true
 	if s.pinning == nil {
@@ -33,7 +40,6 @@ func (s *sender) pin(f *feed, id uint16, fr frame, expires int64) {
 	}
 	s.pinning[id] = parked{frame: fr, expires: expires}
 	s.pinBytes += len(fr.bytes)
-	f.member.Pin(e.pinID(), e.partition, e.offset)
 }
 
 // Pinned implements kernel.Pinner: the PUBLISH packets go out.
@@ -103,7 +109,7 @@ func (c *conn) pubrec(body []byte) error {
 		s.ackLocked(wire.Pubrel, id, wire.Success) // once more
 	case d.stage == sent && refused:
 		s.win.free(id)
-	case d.stage == sent && d.pinned:
+	case d.stage == sent && d.pinned && d.feed.member != nil:
 		e.stage = taking
 	case d.stage == sent:
 		e.stage = taken
@@ -120,7 +126,9 @@ func (c *conn) pubrec(body []byte) error {
 func (c *conn) took(d *slot, refused bool) {
 	m := d.feed.member
 	switch {
-	case m == nil: // fed from memory
+	case m == nil && d.pinned && refused:
+		c.session.Unpin(d.pinID())
+	case m == nil: // fed from memory, or retained
 	case !d.pinned:
 		c.gather(d.feed, refused, d.partition, d.offset)
 	case refused:
@@ -151,7 +159,7 @@ func (c *conn) pubcomp(body []byte) error {
 	}
 	switch {
 	case !d.pinned:
-	case d.feed == nil:
+	case d.feed == nil, d.feed.member == nil:
 		c.session.Unpin(d.pinID())
 	default:
 		d.feed.member.Unpin(d.pinID())

@@ -45,10 +45,12 @@ type session interface {
 	Unsubscribe(ctx context.Context, filter string) (existed bool, err error)
 	Release(numbers []uint16, done func(unknown []uint16, err error))
 	Retained(ctx context.Context, filter string) (cursor, error)
+	RetainedAgain(name string, version uint64) (kernel.Record, bool, error)
 	SetWill(ctx context.Context, w *kernel.Will) error
 	DropWill() error
 	// Pins, Unpin, Keep and Kept are for deliveries that outlive the connection.
 	Pins(ctx context.Context) ([]sessionPin, error)
+	PinNumber(id kernel.PinID, done kernel.Completion) error
 	Unpin(id kernel.PinID)
 	Keep(v any)
 	Kept() any

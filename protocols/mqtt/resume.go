@@ -17,9 +17,10 @@ import (
 
 // remains are what a connection leaves for the next one.
 type remains struct {
-	slots []keptSlot
-	last  uint16
-	count uint64
+	slots    []keptSlot
+	retained []keptRetained
+	last     uint16
+	count    uint64
 }
 
 type keptSlot struct {
@@ -27,13 +28,17 @@ type keptSlot struct {
 	filter string
 }
 
-// keep leaves the QoS 1 deliveries that are not acknowledged with the session.
+// keep leaves the QoS 1 deliveries that are not acknowledged with the session, and
+// all of what is retained.
 func (c *conn) keep() {
 	s := &c.out
 	s.mu.Lock()
 	k := &remains{last: s.win.last, count: s.win.count}
 	for _, e := range s.win.slots {
-		if e.id != 0 && e.qos == 1 && e.feed.counted() && !e.feed.gone {
+		if as, ok := s.win.kept[e.id]; ok && e.id != 0 {
+			k.retained = append(k.retained, keptRetained{keptSlot{e, e.feed.filter}, as, e.feed.identifier})
+			k.retained[len(k.retained)-1].feed = nil
+		} else if e.id != 0 && e.qos == 1 && e.feed.counted() && !e.feed.gone {
 			filter := e.feed.filter
 			e.feed = nil // lets go of the connection
 			k.slots = append(k.slots, keptSlot{e, filter})
@@ -83,9 +88,11 @@ func (c *conn) resume() error {
 		}
 		c.addFeed(f, m)
 	}
-	slots := c.hold()
+	slots := c.hold(pins)
 	for _, p := range pins {
-		slots = append(slots, c.pinned(p))
+		if !slices.ContainsFunc(slots, func(d slot) bool { return d.id == p.Number }) {
+			slots = append(slots, c.pinned(p))
+		}
 	}
 	slices.SortFunc(slots, func(a, b slot) int { return cmp.Compare(a.count, b.count) })
 	s := &c.out
@@ -108,14 +115,15 @@ func (c *conn) resume() error {
 }
 
 // hold gets back the QoS 1 deliveries that the connection before has left, as far as
-// nobody else has got them.
-func (c *conn) hold() (slots []slot) {
+// nobody else has got them, and those of what is retained.
+func (c *conn) hold(pins []sessionPin) (slots []slot) {
 	k, ok := c.session.Kept().(*remains)
 	if !ok {
 		return nil
 	}
 	c.out.mu.Lock()
 	c.out.win.last, c.out.win.count = k.last, k.count
+	slots = k.hold(c, pins)
 	c.out.mu.Unlock()
 	byFeed := make(map[*feed][]slot)
 	for _, d := range k.slots {
@@ -163,12 +171,18 @@ func (c *conn) resend() {
 	for {
 		s.mu.Lock()
 		var d slot
-		if !s.closed && s.backlog() < s.bound(lowMark) {
+		if !s.closed && s.backlog() < s.bound(lowMark) && s.openAgain() {
 			d = s.win.nextDue()
 		}
 		s.unlock()
 		if d.id == 0 {
 			return
+		}
+		if d.feed.member == nil {
+			if !c.resendRetained(&d) {
+				return
+			}
+			continue
 		}
 		wait := false
 		ok := d.feed.member.Read(kernel.Place{Partition: d.partition, Offset: d.offset}, func(v *kernel.View) {
@@ -192,10 +206,17 @@ func (s *sender) again(d *slot, v *kernel.View) bool {
 	if s.closed || e == nil {
 		return true
 	}
+	s.msg.fromView(v, d.feed.topic, s.version == wire.V5)
+	return s.sendAgain(d, e, false)
+}
+
+// sendAgain is again for the message in s.msg; e is the delivery in the window. mu is
+// held.
+func (s *sender) sendAgain(d, e *slot, retain bool) bool {
 	m, now := &s.msg, time.Now().UnixMilli()
-	m.fromView(v, d.feed.topic, s.version == wire.V5)
 	fr := s.frameOf(d.feed, m)
 	fr.QoS, fr.ID, fr.Dup = d.qos, d.id, true
+	fr.Retain = fr.Retain || retain
 	if s.tooLarge(fr.Size()) || d.qos == 1 && m.expired(now) { // expiry does not end a QoS 2 flow (4.3.3-7)
 		s.dropped.Add(1)
 		s.skip(d)
@@ -203,6 +224,7 @@ func (s *sender) again(d *slot, v *kernel.View) bool {
 	}
 	if !s.book(fr.Size()) {
 		s.win.again(e)
+		s.want.again = fr.Size()
 		s.look()
 		return false
 	}
@@ -224,6 +246,11 @@ func (s *sender) skip(d *slot) {
 	if d.qos == 1 {
 		s.win.free(d.id)
 		s.settled(d.feed, d.partition, d.offset)
+		return
+	}
+	if d.feed.member == nil {
+		s.win.at(d.id).stage = taken
+		s.ackLocked(wire.Pubrel, d.id, wire.Success)
 		return
 	}
 	s.win.at(d.id).stage = taking

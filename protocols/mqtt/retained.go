@@ -32,6 +32,7 @@ type stream struct {
 	page   []kernel.Retained // read, from at on not sent
 	at     int
 	more   bool
+	pins   []kernel.PinID // of QoS 2 deliveries, to be noted when sender.mu is free
 	// reserved are the bytes booked for the large ones in page.
 	reserved int
 }
@@ -206,6 +207,10 @@ func (c *conn) streamSome(st *stream) (ended bool) {
 			s.paged(st)
 		}
 		s.unlock()
+		if err := c.pinNumbers(st); err != nil {
+			c.end(reasonOf(err), "a delivery could not be noted", err)
+			return true
+		}
 		if ended || !room {
 			return ended
 		}
@@ -232,12 +237,6 @@ func (s *sender) retained(st *stream, r *kernel.Retained, now int64) bool {
 	}
 	fr := s.frameOf(f, m)
 	fr.Retain = true
-	if s.pins {
-		// What is retained is nobody's record that could be pinned to the session, and
-		// an identifier that the session forgot with its connection could not be
-		// used again.
-		fr.QoS = min(fr.QoS, 1)
-	}
 	switch {
 	case s.tooLarge(fr.Size()):
 		s.dropped.Add(1)
@@ -245,6 +244,14 @@ func (s *sender) retained(st *stream, r *kernel.Retained, now int64) bool {
 	case fr.QoS == 0:
 	case s.win.open():
 		fr.ID = s.win.take(f, fr.QoS, 0, 0)
+		if s.pins {
+			s.win.keep(fr.ID, r)
+		}
+		if s.pins && fr.QoS == 2 {
+			s.holdBack(fr.ID, encode(&fr, m), m.expires)
+			st.pins = append(st.pins, s.win.at(fr.ID).pinID())
+			return true
+		}
 	default:
 		return false
 	}

@@ -48,14 +48,15 @@ type parked struct {
 // acknowledges something.
 type window struct {
 	quota    int
-	inFlight int      // slots taken
-	credit   int      // granted to QoS 1 members, not delivered yet
-	feeds    int      // QoS 1 members
-	slots    []slot   // power of two, indexed by identifier
-	last     uint16   // identifier given last
-	count    uint64   // of the delivery begun last
-	due      []uint16 // identifiers of deliveries to be sent again, in their order
-	resuming bool     // more of them may come
+	inFlight int                   // slots taken
+	credit   int                   // granted to QoS 1 members, not delivered yet
+	feeds    int                   // QoS 1 members
+	slots    []slot                // power of two, indexed by identifier
+	last     uint16                // identifier given last
+	count    uint64                // of the delivery begun last
+	kept     map[uint16]retainedAs // of the deliveries in slots that a session of its own needs to know; nil: none
+	due      []uint16              // identifiers of deliveries to be sent again, in their order
+	resuming bool                  // more of them may come
 
 	parked       []parked // from parkedHead on
 	parkedHead   int
@@ -190,6 +191,9 @@ func (w *window) free(id uint16) (s slot, ok bool) {
 	s = *e
 	*e = slot{}
 	w.inFlight--
+	if w.kept != nil {
+		delete(w.kept, id)
+	}
 	return s, true
 }
 
