@@ -33,4 +33,7 @@ type PublishOptions struct {
 	Keys []string
 	// Fields gives the typed headers. Nil: the record's, as texts.
 	Fields Fields
+	// ID is what the message is recognised by when it is published again; zero: it is
+	// not.
+	ID DedupID
 }

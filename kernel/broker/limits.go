@@ -94,12 +94,17 @@ func (b *Broker) limitsOf(kt *kernel.Topic, spec *catalog.Group) *kernel.Limits 
 	return &l
 }
 
-// retentionOf returns how long the settled records of a topic stay, by what it
-// was made with and, if it is a queue, the policies that apply to it.
+// retentionOf returns how long the settled records of a topic stay, and ids are
+// remembered, by what it was made with and, if it is a queue, the policies that apply
+// to it.
 func (b *Broker) retentionOf(kt *kernel.Topic) kernel.Retention {
-	kind, age, bytes := kernel.Classic, false, false
+	kind, own, age, bytes := kernel.Classic, kt.Retention, false, false
 	switch {
 	case kt.Queue != nil:
+		if a := argument(kt.Queue.Arguments, "x-"+policy.DedupWindow); a != nil {
+			ms, _ := a.Value.(int64)
+			own.Dedup = policy.Window(ms)
+		}
 		kind = kt.Queue.Type
 		age = argument(kt.Queue.Arguments, "x-retention") != nil
 		bytes = argument(kt.Queue.Arguments, "x-retention-bytes") != nil
@@ -108,9 +113,9 @@ func (b *Broker) retentionOf(kt *kernel.Topic) kernel.Retention {
 	}
 	t, ok := b.tenant(kt.Tenant)
 	if !ok || kt.Kind != kernel.Plain {
-		return kt.Retention
+		return own
 	}
-	return t.policies.set.Load().Queue(kt.Name, kind).Retention(kt.Retention, age, bytes)
+	return t.policies.set.Load().Queue(kt.Name, kind).Retention(own, age, bytes)
 }
 
 // sameLimits says whether two limits mean the same.

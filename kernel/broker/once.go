@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/placement"
 )
 
 // onces are the numbers under which the client of a session publishes messages
@@ -240,12 +241,19 @@ func (p *Publisher) outcome() kernel.Completion {
 
 // append appends the record of the publish under way to one leg.
 func (p *Publisher) append(l *leg, r *kernel.Record, done kernel.Completion, token uint64) error {
-	if p.uses == nil || p.uses.name == "" || l.group != p.conn.b.durable {
+	if p.uses == nil && p.id == (kernel.DedupID{}) {
 		return l.group.Append(l.set, r, done, token)
 	}
+	return l.group.AppendOnce(l.set, r, p.once(l.group), done, token)
+}
+
+// once is what the publish under way is recognised by in a placement group.
+func (p *Publisher) once(g *placement.Group) kernel.Once {
+	if p.uses == nil || p.uses.name == "" || g != p.conn.b.durable {
+		return kernel.Once{ID: p.id}
+	}
 	p.use.stored = true // only the publisher's goroutine looks before it is done
-	once := kernel.Once{Session: p.uses.name, Number: p.use.number, Count: p.use.count}
-	return l.group.AppendOnce(l.set, r, once, done, token)
+	return kernel.Once{Session: p.uses.name, Number: p.use.number, Count: p.use.count, ID: p.id}
 }
 
 // Release frees numbers whose publishes have been answered: they may be used again.

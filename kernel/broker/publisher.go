@@ -23,6 +23,7 @@ type Publisher struct {
 	keeps *keeping           // keyed writes of the publish under way, nil = none
 	uses  *onces             // whose number the publish under way uses, nil = none
 	use   *use
+	id    kernel.DedupID // of the publish under way, zero = none
 
 	dynamic dynamic
 }
@@ -51,7 +52,17 @@ func (p *Publisher) Settle(ctx context.Context) error {
 // Completed call comes. It may wait, bounded, while the node is over its
 // budget of bytes in flight or the queue is being created.
 // The record's Key is the routing key unless the caller set another.
+//
+// A message with an ID is stored once in each target: one that remembers the ID
+// confirms and drops it. Who is fed from memory gets the repeats, too.
 func (p *Publisher) ToExchange(exchange, key string, r *kernel.Record, opt kernel.PublishOptions, token uint64) (matched int, err error) {
+	p.id = opt.ID
+	matched, err = p.toExchange(exchange, key, r, &opt, token)
+	p.id = kernel.DedupID{}
+	return matched, err
+}
+
+func (p *Publisher) toExchange(exchange, key string, r *kernel.Record, opt *kernel.PublishOptions, token uint64) (matched int, err error) {
 	t := p.conn.tenant
 	table := t.table.Load()
 	to := p.byKey(table, exchange, key)
@@ -62,7 +73,7 @@ func (p *Publisher) ToExchange(exchange, key string, r *kernel.Record, opt kerne
 		if err := p.conn.allowKeys(table, exchange, opt.Keys...); err != nil {
 			return 0, err
 		}
-		to = p.dynamic.toExchange(p.conn.b, table, exchange, key, r, &opt)
+		to = p.dynamic.toExchange(p.conn.b, table, exchange, key, r, opt)
 	}
 	if to.matched == 0 {
 		if opt.Mandatory {
@@ -76,6 +87,15 @@ func (p *Publisher) ToExchange(exchange, key string, r *kernel.Record, opt kerne
 		}
 	}
 	return p.send(to, r, token)
+}
+
+// Identified is a publish, done by a call to this publisher within the function, of a
+// message with an ID as in PublishOptions.
+func (p *Publisher) Identified(id kernel.DedupID, publish func() (int, error)) (matched int, err error) {
+	p.id = id
+	matched, err = publish()
+	p.id = kernel.DedupID{}
+	return matched, err
 }
 
 // ToTopic publishes under a name with levels: to the topic of exactly that

@@ -313,29 +313,24 @@ func (p *Publisher) storeKeyed(legs []leg, r *kernel.Record, puts []placement.KV
 		}
 		others = append(others, l)
 	}
+	var once kernel.Once
+	if set != nil {
+		once = p.once(durable)
+	}
 	if len(others) == 0 {
-		return durable.AppendKeyed(set, r, puts, p.once(set), done, token)
+		return durable.AppendKeyed(set, r, puts, once, done, token)
 	}
 	j := &join{sink: done, token: token, left: 1 + len(others)}
-	if err := durable.AppendKeyed(set, r, puts, p.once(set), j, 0); err != nil {
+	if err := durable.AppendKeyed(set, r, puts, once, j, 0); err != nil {
 		return err
 	}
 	for _, l := range others {
-		if err := l.group.Append(l.set, r, j, 0); err != nil {
+		if err := p.append(&l, r, j, 0); err != nil {
 			j.Completed(0, kernel.Result{Err: err})
 			j.Flush()
 		}
 	}
 	return nil
-}
-
-// once is what the publish under way is stored once for.
-func (p *Publisher) once(set *placement.TargetSet) kernel.Once {
-	if set == nil || p.uses == nil || p.uses.name == "" {
-		return kernel.Once{}
-	}
-	p.use.stored = true
-	return kernel.Once{Session: p.uses.name, Number: p.use.number, Count: p.use.count}
 }
 
 // retaining is the completion of a publish that is noted as under way.

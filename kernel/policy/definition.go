@@ -21,8 +21,9 @@ const (
 	DeadLetterStrategy = "dead-letter-strategy"
 	DeliveryLimit      = "delivery-limit"
 	AlternateExchange  = "alternate-exchange"
-	RetentionAge       = "retention-age"   // milliseconds
-	RetentionBytes     = "retention-bytes" // of settled records, by partition
+	RetentionAge       = "retention-age"        // milliseconds
+	RetentionBytes     = "retention-bytes"      // of settled records, by partition
+	DedupWindow        = "deduplication-window" // milliseconds
 )
 
 // setting is what a value must be, and whether an operator policy may have it.
@@ -44,6 +45,7 @@ var settings = map[string]setting{
 	AlternateExchange:  {text, false},
 	RetentionAge:       {natural, false},
 	RetentionBytes:     {positive, false},
+	DedupWindow:        {natural, false},
 }
 
 // accepted are settings of RabbitMQ that steer how its replicas are placed or

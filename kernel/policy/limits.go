@@ -92,11 +92,16 @@ func choice(l *kernel.Limits, name, v string) {
 
 // Retention returns the retention of a queue's settled records: own is that of
 // its declaration, age and bytes say what of it is no default. Of two that were
-// asked for the smaller one holds.
+// asked for the smaller one holds, for how long ids are remembered as well.
 func (e Effective) Retention(own kernel.Retention, age, bytes bool) kernel.Retention {
+	if v, ok := Value(e.Policy, DedupWindow); ok {
+		if ms, _ := v.(int64); own.Dedup == 0 || Milliseconds(ms) < own.Dedup {
+			own.Dedup = Window(ms)
+		}
+	}
 	if v, ok := Value(e.Policy, RetentionAge); ok {
 		if ms, _ := v.(int64); ms == 0 {
-			return kernel.Retention{Delete: true}
+			return kernel.Retention{Delete: true, Dedup: own.Dedup}
 		} else if d := Milliseconds(ms); !age || !own.Delete && (own.Age == 0 || d < own.Age) {
 			own.Delete, own.Age = false, d
 		}
@@ -107,4 +112,12 @@ func (e Effective) Retention(own kernel.Retention, age, bytes bool) kernel.Reten
 		}
 	}
 	return own
+}
+
+// Window makes Retention.Dedup of milliseconds, of which 0 is off.
+func Window(ms int64) time.Duration {
+	if ms == 0 {
+		return -1
+	}
+	return Milliseconds(ms)
 }

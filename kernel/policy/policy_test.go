@@ -170,6 +170,10 @@ func TestRetention(t *testing.T) {
 		{"declared to be deleted", kernel.Retention{Delete: true}, true, define(RetentionAge, 3600000, RetentionBytes, 7), kernel.Retention{Delete: true}},
 		{"a volatile queue", kernel.RetainUsed, false, define(RetentionAge, 3600000), kernel.Retention{Age: hour}},
 		{"bytes", kernel.RetainDay, false, define(RetentionBytes, 7), kernel.Retention{Age: day, Bytes: 7}},
+		{"ids", kernel.Retention{Age: day}, true, define(DedupWindow, 5, RetentionAge, 0), kernel.Retention{Delete: true, Dedup: 5e6}},
+		{"ids, off", kernel.Retention{Dedup: hour}, true, define(DedupWindow, 0), kernel.Retention{Dedup: -1}},
+		{"ids, declared off", kernel.Retention{Dedup: -1}, true, define(DedupWindow, 5), kernel.Retention{Dedup: -1}},
+		{"ids, declared shorter", kernel.Retention{Dedup: hour}, true, define(DedupWindow, 86400000), kernel.Retention{Dedup: hour}},
 	} {
 		if got := (Effective{Policy: &kernel.Policy{Definition: tc.def}}).Retention(tc.own, tc.declared, false); got != tc.want {
 			t.Errorf("%s: %+v, want %+v", tc.name, got, tc.want)

@@ -38,7 +38,7 @@ func queueArguments(args wire.Table, spec *broker.QueueSpec, vhost string) error
 	for _, a := range args {
 		switch a.Name {
 		case "x-queue-type":
-		case argRetention, argRetentionBytes, argStartOffset:
+		case argRetention, argRetentionBytes, argStartOffset, argDedupWindow:
 			if wrong := logArgument(a, spec, args); wrong != "" {
 				return invalid(a.Name, "%s", wrong)
 			}

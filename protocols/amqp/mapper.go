@@ -79,7 +79,7 @@ func (Mapper) Record(exchange, key string, properties map[string]any, body []byt
 	if err := b.build(&wire.BasicPublish{Exchange: exchange, RoutingKey: key}, &p, body, user); err != nil {
 		return nil, opt, unfault(err)
 	}
-	opt.Keys, opt.Fields = b.keys, b
+	opt.Keys, opt.Fields, opt.ID = b.keys, b, kernel.NewDedupID(b.id)
 	return &b.record, opt, nil
 }
 

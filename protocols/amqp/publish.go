@@ -18,7 +18,7 @@ func (ch *channel) publish(pub publisher, confirms *confirms, m *wire.BasicPubli
 	if confirms != nil {
 		seq = confirms.begin()
 	}
-	opt := kernel.PublishOptions{Mandatory: m.Mandatory, Keys: rec.keys, Fields: rec}
+	opt := kernel.PublishOptions{Mandatory: m.Mandatory, Keys: rec.keys, Fields: rec, ID: kernel.NewDedupID(rec.id)}
 	var matched int
 	var err error
 	if rec.retain {

@@ -66,6 +66,7 @@ type builder struct {
 	text   []byte   // decimal numbers and made-up names of the record's headers
 	keys   []string // further routing keys
 	fields []byte   // content of the header table, aliased
+	id     []byte   // deduplication id, nil = none
 	public []byte   // the table without what nobody may see
 	// retain: it is to be retained, too. Only what goes to amq.topic has the name
 	// for that.
@@ -123,7 +124,7 @@ func (b *builder) number(n int64) []byte {
 
 // build makes b.record out of a message.
 func (b *builder) build(m *wire.BasicPublish, p *wire.Properties, body []byte, user string) error {
-	b.text, b.keys, b.fields = b.text[:0], b.keys[:0], nil
+	b.text, b.keys, b.fields, b.id = b.text[:0], b.keys[:0], nil, nil
 	b.retain, b.mayRetain = false, m.Exchange == kernel.ExchangeTopic
 	b.record = kernel.Record{Key: bytesOf(m.RoutingKey), Value: body, Headers: b.record.Headers[:0]}
 	if body == nil {
@@ -244,6 +245,9 @@ func (b *builder) table(p *wire.Properties, routingKey string) error {
 		exact = exact || !plain
 		if ok {
 			b.add(b.storedName(name), text)
+		}
+		if name == kernel.HeaderDedup && b.id == nil {
+			b.id = text // the same text is the same id, from a number as well
 		}
 	}
 	if string(b.record.Key) != routingKey {

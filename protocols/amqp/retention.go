@@ -16,6 +16,7 @@ const (
 	argRetention      = "x-retention"
 	argRetentionBytes = "x-retention-bytes"
 	argStartOffset    = "x-start-offset"
+	argDedupWindow    = "x-deduplication-window"
 )
 
 // logArgument puts such an argument into the spec and says what is wrong with it, ""
@@ -31,6 +32,9 @@ func logArgument(a wire.Field, spec *broker.QueueSpec, args wire.Table) (wrong s
 	if a.Name == argStartOffset {
 		spec.Start, wrong = startOffset(a.Value)
 		return wrong
+	}
+	if a.Name == argDedupWindow {
+		return checkTTL(a.Value, spec, args)
 	}
 	if spec.Retention == nil {
 		r := kernel.RetainDay // of what is not said

@@ -54,6 +54,10 @@ func (d *doneAtOnce) RetainOnce(_ session, _ uint16, name string, rec *kernel.Re
 	return d.ToTopic(name, rec, token)
 }
 
+func (d *doneAtOnce) Identified(_ kernel.DedupID, publish func() (int, error)) (int, error) {
+	return publish()
+}
+
 func (d *doneAtOnce) Close() {}
 
 func benchConn(b *testing.B, version byte) *conn {

@@ -143,6 +143,10 @@ func (p *fakePublisher) RetainOnce(s session, number uint16, name string, r *ker
 	return p.ToTopicOnce(s, number, name, r, token)
 }
 
+func (p *fakePublisher) Identified(_ kernel.DedupID, publish func() (int, error)) (int, error) {
+	return publish()
+}
+
 func (p *fakePublisher) publish(name string, r *kernel.Record, token uint64, kept bool) (int, error) {
 	c := kernel.Record{Key: slices.Clone(r.Key), Value: slices.Clone(r.Value), Timestamp: r.Timestamp}
 	for _, h := range r.Headers {

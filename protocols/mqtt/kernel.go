@@ -33,6 +33,7 @@ type publisher interface {
 	ToTopicOnce(s session, number uint16, name string, r *kernel.Record, token uint64) (matched int, err error)
 	Retain(name string, r *kernel.Record, token uint64) (matched int, err error)
 	RetainOnce(s session, number uint16, name string, r *kernel.Record, token uint64) (matched int, err error)
+	Identified(id kernel.DedupID, publish func() (int, error)) (matched int, err error)
 	Close()
 }
 

@@ -108,6 +108,14 @@ func (c *conn) queueAck(pt byte, id uint16) (token uint64, err error) {
 
 // send publishes the record that c.in holds.
 func (c *conn) send(topic string, m *wire.Message, token uint64) (matched int, err error) {
+	if len(c.in.id) == 0 {
+		return c.hand(topic, m, token)
+	}
+	return c.publisher.Identified(kernel.NewDedupID(c.in.id), func() (int, error) { return c.hand(topic, m, token) })
+}
+
+// hand hands it to the kernel.
+func (c *conn) hand(topic string, m *wire.Message, token uint64) (matched int, err error) {
 	switch {
 	case reservedTopic(topic):
 		return 0, kernel.Errorf(kernel.CodeInvalidName, "topic", topic, "the name is reserved")

@@ -26,6 +26,7 @@ type inbound struct {
 	// routeAt is where in rec.Headers the address is to be put, 0 = nowhere: the
 	// place of the user property x-kafka-key that has set the key.
 	routeAt int
+	id      []byte // deduplication id, nil = none
 	// will: the expiry is kept in expiry, as it begins later; 0 = none.
 	will   bool
 	expiry time.Duration
@@ -39,7 +40,7 @@ func (in *inbound) begin(payload []byte, qos byte) {
 	in.rec.Value = payload
 	in.rec.Timestamp = in.now
 	in.rec.Headers = in.rec.Headers[:0]
-	in.hasAlias, in.routeAt = false, 0
+	in.hasAlias, in.routeAt, in.id = false, 0, nil
 	in.add(kernel.HeaderQoS, valuesQoS[qos])
 }
 
@@ -106,6 +107,10 @@ func (in *inbound) userProperty(name, value []byte, user string) {
 	case kernel.HeaderContentType, kernel.HeaderCorrelationID, kernel.HeaderReplyToTopic:
 		in.add(kernel.HeaderUser+string(name), value)
 		return
+	case kernel.HeaderDedup:
+		if in.id == nil {
+			in.id = value
+		}
 	case kernel.HeaderUserID:
 		if string(value) != user {
 			in.add(kernel.HeaderUser+string(name), value)
