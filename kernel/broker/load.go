@@ -21,10 +21,16 @@ type loader struct {
 	ctx    context.Context
 	state  *catalog.State
 	topics map[kernel.TopicID]placement.TopicInfo
-	groups map[kernel.TopicID]map[string]placement.GroupInfo
+	groups map[groupKey]*placement.GroupInfo
 	// timers are started when all is loaded: what they do must find it whole, and
 	// nobody else may change it while it is being loaded.
 	timers []func()
+}
+
+// groupKey is a group of a topic.
+type groupKey struct {
+	topic kernel.TopicID
+	group string
 }
 
 // load builds the tenants. Nobody is connected yet.
@@ -37,7 +43,7 @@ func (b *Broker) load(admin Admin) error {
 	l := &loader{
 		b: b, ctx: ctx, state: b.catalog.State(),
 		topics: make(map[kernel.TopicID]placement.TopicInfo),
-		groups: make(map[kernel.TopicID]map[string]placement.GroupInfo),
+		groups: make(map[groupKey]*placement.GroupInfo),
 	}
 	for _, step := range []struct {
 		name string
@@ -132,12 +138,9 @@ func (l *loader) loadTopic(kt *kernel.Topic) error {
 }
 
 func (l *loader) loadGroups() error {
-	for _, info := range l.b.durable.Groups() {
-		id := info.Spec.Topic
-		if l.groups[id] == nil {
-			l.groups[id] = make(map[string]placement.GroupInfo)
-		}
-		l.groups[id][info.Spec.Address.Group] = info
+	infos := l.b.durable.Groups()
+	for i := range infos {
+		l.groups[groupKey{infos[i].Spec.Topic, infos[i].Spec.Address.Group}] = &infos[i]
 	}
 	var err error
 	l.state.Groups(func(g *catalog.Group) {
@@ -159,9 +162,10 @@ func (l *loader) loadGroup(spec catalog.Group) error {
 		return nil // went with its topic just now
 	}
 	var g *group
-	if info, ok := l.groups[spec.Topic][spec.Address.Group]; ok {
+	key := groupKey{spec.Topic, spec.Address.Group}
+	if info, ok := l.groups[key]; ok {
 		g = newGroup(l.b.durable, info.ID, spec)
-		delete(l.groups[spec.Topic], spec.Address.Group)
+		delete(l.groups, key)
 		if info.Spec.Owner != spec.Owner {
 			if err := l.b.durable.SetOwner(l.ctx, info.ID, spec.Owner); err != nil {
 				return err
@@ -289,7 +293,7 @@ func (l *loader) loadSubscription(e *sessionEntry, kept session.Subscription) er
 	sub.Grouped = kept.Grouped
 	e.subs[sub.Filter] = sub
 	if topic, ok := e.t.table.Load().Topic(sub.addr.Kind, sub.addr.Topic); ok && sub.Grouped {
-		if _, found := l.groups[topic.ID][sub.addr.Group]; found {
+		if _, found := l.groups[groupKey{topic.ID, sub.addr.Group}]; found {
 			spec := sharedGroup(sub.addr, false)
 			spec.Topic, spec.Auto = topic.ID, false
 			return l.loadGroup(spec)
@@ -327,14 +331,12 @@ func (l *loader) expireSessions() error {
 // dropLeftovers drops the groups that nothing knows, the automatic ones that no
 // subscription keeps, and the topics that were there for them.
 func (l *loader) dropLeftovers() error {
-	for id, groups := range l.groups {
-		if _, ok := l.topics[id]; !ok {
+	for key, info := range l.groups {
+		if _, ok := l.topics[key.topic]; !ok {
 			continue // went with its topic
 		}
-		for _, info := range groups {
-			if err := l.b.durable.DropGroup(l.ctx, info.ID, l.state.Revision()); err != nil {
-				return err
-			}
+		if err := l.b.durable.DropGroup(l.ctx, info.ID, l.state.Revision()); err != nil {
+			return err
 		}
 	}
 	for _, t := range l.b.tenants.load() {

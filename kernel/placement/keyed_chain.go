@@ -231,9 +231,11 @@ func (k *keyed) loadFiles(chain keyChain) error {
 	if err != nil {
 		return err
 	}
+	key := k.key(nil)
 	err = keyfile.ReadChain(k.fs, k.dir, chain, func(e keyfile.Entry) error {
 		k.highest = max(k.highest, e.Index)
-		return l.Put(k.key(e.Key), e.Value, e.Index)
+		key = append(key[:len(k.prefix)], e.Key...)
+		return l.Put(key, e.Value, e.Index)
 	})
 	if err != nil {
 		return errors.Join(err, l.Abort())

@@ -119,7 +119,11 @@ type tally struct {
 	on    atomic.Bool
 	mu    sync.Mutex
 	bytes int64
+	scan  *scan // nil until it is on
+}
 
+// scan is what it takes to look at batches.
+type scan struct {
 	d  record.Decompressor
 	it record.Iter
 }
@@ -132,6 +136,9 @@ func (t *tally) measure(parts []*partition, on bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.bytes = 0
+	if t.scan == nil {
+		t.scan = new(scan)
+	}
 	for _, p := range parts {
 		p.tallied = p.log.End()
 	}
@@ -140,7 +147,7 @@ func (t *tally) measure(parts []*partition, on bool) {
 
 // add counts a batch that ends at end.
 func (t *tally) add(p *partition, batch []byte, end int64) {
-	n := payload(batch, &t.it, &t.d)
+	n := payload(batch, &t.scan.it, &t.scan.d)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.bytes += n

@@ -254,6 +254,10 @@ func (m *machine) tell(s *shard, e event) {
 	m.events[s.index] = append(m.events[s.index], e)
 }
 
+// maxEvents is how large a list of events is kept for the next Apply: that of a start
+// has some for every topic.
+const maxEvents = 1 << 12
+
 // post hands each shard its events and the completer the flights, once per
 // Apply.
 func (m *machine) post() {
@@ -266,7 +270,9 @@ func (m *machine) post() {
 	for i, list := range m.events {
 		m.shards[i].post(list)
 		clear(list)
-		m.events[i] = list[:0]
+		if m.events[i] = list[:0]; cap(list) > maxEvents {
+			m.events[i] = nil
+		}
 	}
 	m.out.box.post(m.landed...)
 	clear(m.landed)

@@ -93,7 +93,7 @@ func (t *Table) Len() int { return t.ids.Len() }
 // PutTopic adds a topic or replaces the one of the same name.
 func (t *Table) PutTopic(topic *Topic) *Table {
 	c := *t
-	if old, ok := t.Topic(topic.Kind, topic.Name); ok {
+	if old, ok := t.Topic(topic.Kind, topic.Name); ok && old.ID != topic.ID {
 		c.ids = c.ids.Delete(string(old.ID[:]))
 	}
 	c.ids = c.ids.Put(string(topic.ID[:]), topic)

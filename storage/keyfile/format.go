@@ -136,9 +136,10 @@ func appendEntry(b []byte, e *Entry) []byte {
 	return append(b, e.Value...)
 }
 
+var errEntry = fmt.Errorf("%w: entry", ErrDamaged)
+
 // takeEntry reads the entry at the front of b, whose slices alias b.
 func takeEntry(b []byte) (e Entry, rest []byte, err error) {
-	bad := fmt.Errorf("%w: entry", ErrDamaged)
 	field := func(limit uint64) ([]byte, bool) {
 		n, w := binary.Uvarint(b)
 		if w <= 0 || n > limit || n > uint64(len(b)-w) {
@@ -150,17 +151,17 @@ func takeEntry(b []byte) (e Entry, rest []byte, err error) {
 	}
 	index, w := binary.Uvarint(b)
 	if w <= 0 {
-		return e, nil, bad
+		return e, nil, errEntry
 	}
 	e.Index, b = index, b[w:]
 	var ok bool
 	if e.Key, ok = field(MaxKey); !ok || len(b) == 0 || b[0] > 1 {
-		return e, nil, bad
+		return e, nil, errEntry
 	}
 	e.Deleted, b = b[0] == 0, b[1:]
 	if !e.Deleted {
 		if e.Value, ok = field(MaxValue); !ok {
-			return e, nil, bad
+			return e, nil, errEntry
 		}
 	}
 	return e, b, nil

@@ -2,6 +2,7 @@ package kv
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -22,6 +23,7 @@ type Loader struct {
 	// An empty store on disk takes sorted keys as finished tables.
 	stream *badger.StreamWriter
 	buf    *z.Buffer
+	item   pb.KV // put last
 	// Everything else goes the usual way.
 	batch *badger.WriteBatch
 }
@@ -73,7 +75,11 @@ func (l *Loader) Put(key, value []byte, index uint64) error {
 		return fmt.Errorf("%w: %q after %q", ErrUnsorted, key, l.last)
 	}
 	l.last = append(l.last[:0], key...)
-	badger.KVToBuffer(&pb.KV{Key: stored(kindValue, key), Value: encode(value, index), Version: 1, StreamId: 1}, l.buf)
+	kv := &l.item
+	kv.Key = append(append(kv.Key[:0], kindValue), key...)
+	kv.Value = append(binary.BigEndian.AppendUint64(kv.Value[:0], index), value...)
+	kv.Version, kv.StreamId = 1, 1
+	badger.KVToBuffer(kv, l.buf)
 	if l.buf.LenNoPadding() < streamBytes {
 		return nil
 	}
