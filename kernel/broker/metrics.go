@@ -62,14 +62,19 @@ var (
 	descDead        = desc("log_records_dead_total", "Records archived because they were refused or over a limit.", "placement")
 	descExpired     = desc("log_records_expired_total", "Records archived because their time was over.", "placement")
 	descOverflowed  = desc("log_records_overflowed_total", "Records archived because their group was too long.", "placement")
+	descRepeats     = desc("log_repeats_total", "Messages that a topic had already, by their deduplication id.", "placement")
 	descAbandoned   = desc("log_records_abandoned_total", "Records refused because the session that they were pinned to has ended.", "placement")
 	descBuried      = desc("dead_letters_total", "Dead letters that queues have taken.")
 	descKept        = desc("dead_letters_kept_total", "Tries to store dead letters that have to be made again: nothing takes them yet, or not everything does.")
 	descUnburied    = desc("dead_letters_dropped_total", "Dead letters that nothing took: no exchange, no route, a full queue, or a cycle.")
-	descDamaged     = desc("log_damaged_records", "Records of a range that a reader of the partition could not read.", "topic", "partition", "first", "last")
+	descDamaged     = desc("log_damaged_records", "Records of a range that a reader of the partition, or the scrub, could not read.", "topic", "partition", "first", "last")
+	descPassed      = desc("log_reads_around_damage_total", "Reads of partitions that were served what is behind lost records.")
 	descLost        = desc("log_records_lost_total", "Records skipped because they could not be read.", "placement")
 	descCheckpoints = desc("log_checkpoints_total", "Checkpoints written.", "placement")
 	descSealFailed  = desc("log_seal_failures_total", "Seals that failed.", "placement")
+	descScrubs      = desc("log_scrub_passes_total", "Times that all segments have been read to find damage.", "placement")
+	descScrubbed    = desc("log_scrub_bytes_total", "Bytes of segments read to find damage.", "placement")
+	descScrubBad    = desc("log_scrub_damaged_segments", "Segments that the last reading of all has found damaged.", "placement")
 	descMerges      = desc("log_merges_total", "Merges of segments.", "placement")
 	descMerged      = desc("log_merged_bytes_total", "Bytes written by merges of segments.", "placement")
 )
@@ -149,9 +154,11 @@ func collectPlacement(ch chan<- prometheus.Metric, name string, m *placement.Met
 		{descRecords, m.Records.Load()}, {descEntries, m.Entries.Load()}, {descDead, m.Dead.Load()},
 		{descExpired, m.Expired.Load()}, {descOverflowed, m.Overflowed.Load()}, {descAbandoned, m.Abandoned.Load()}, {descLost, m.Lost.Load()}, {descCheckpoints, m.Checkpoints.Load()},
 		{descSealFailed, m.SealFailures.Load()}, {descMerges, m.Merges.Load()}, {descMerged, m.MergedBytes.Load()}, {descPressed, m.Refused.Load()},
+		{descRepeats, m.Repeats.Load()}, {descScrubs, m.ScrubPasses.Load()}, {descScrubbed, m.ScrubBytes.Load()},
 	} {
 		ch <- prometheus.MustNewConstMetric(v.desc, prometheus.CounterValue, float64(v.value), name)
 	}
+	ch <- prometheus.MustNewConstMetric(descScrubBad, prometheus.GaugeValue, float64(m.ScrubDamaged.Load()), name)
 	buckets := make(map[float64]uint64, placement.HistogramBuckets)
 	var total uint64
 	for i := range placement.HistogramBuckets {

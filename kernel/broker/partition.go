@@ -35,11 +35,18 @@ func (p *Partition) Read(offset int64, maxBytes int, dst []byte) ([]byte, error)
 	if err := p.allowed(); err != nil {
 		return dst, err
 	}
-	dst, err := p.Partition.Read(offset, maxBytes, dst)
-	if err != nil && kernel.CodeOf(err) == kernel.CodeCorrupt {
-		if last, ok := p.Damaged(offset); ok {
-			p.conn.b.damages.met(&p.conn.b.log, p.topic.Name, p.Index(), offset, last)
-		}
+	return p.Partition.Read(offset, maxBytes, dst)
+}
+
+// Around returns where a reader goes on whose Read at offset has got CodeCorrupt:
+// behind what is damaged there, once that is known to be lost; else it is offset, and
+// the reader is to be told of the error. It notes the damage for log and metrics.
+func (p *Partition) Around(offset int64) int64 {
+	bad, ok := p.Damaged(offset)
+	b := p.conn.b
+	if !ok || !b.damages.met(&b.log, p.topic, p.Index(), bad, false) {
+		return offset
 	}
-	return dst, err
+	b.damages.passed.Add(1)
+	return bad.Last + 1
 }

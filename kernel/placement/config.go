@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/rs/zerolog"
 
+	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/metasvc/raftgroup"
 	"github.com/trivium-mq/trivium/storage/kv"
 	"github.com/trivium-mq/trivium/storage/log"
@@ -47,6 +48,9 @@ type Config struct {
 	// for it, and when it has room again, after the last one; free and floor are in
 	// bytes. It must not block. May be nil.
 	OnDisk func(low bool, free, floor int64)
+	// OnDamage is told what the scrub finds that cannot be read, again each time.
+	// Records are lost to a reader who is alone. It must not block. May be nil.
+	OnDamage func(topic kernel.TopicID, partition int32, bad Damage)
 	// Hold returns an error while publishes are to be refused, for a reason outside
 	// the group. It is called for each, and must not block. May be nil.
 	Hold func() error
@@ -92,6 +96,10 @@ type Limits struct {
 	// DiskFloor is how much of the volume is kept for what frees space again, 192
 	// MiB, but at most a quarter of it: with less free, publishes are refused.
 	DiskFloor int64
+	// ScrubEvery is how often the segments are read whole to find damage early, 0 =
+	// never; ScrubRate is how many bytes of them a second, 4 MiB.
+	ScrubEvery time.Duration
+	ScrubRate  int64
 	// RetentionBudget is how many bytes of settled records are kept in all, a fifth of
 	// the volume and at most 50 GiB. What is not settled may exceed it.
 	RetentionBudget int64
@@ -111,6 +119,7 @@ func (l Limits) withDefaults() Limits {
 	def(&l.VolatilePartitionBytes, 64<<20)
 	def(&l.SealBytes, 64<<20)
 	def(&l.DiskFloor, 192<<20)
+	def(&l.ScrubRate, 4<<20)
 	return l
 }
 

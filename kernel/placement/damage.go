@@ -13,6 +13,15 @@ const (
 	badRanges   = 16 // how many a window remembers
 )
 
+// Damage is offsets of a partition that cannot be read.
+type Damage struct {
+	First, Last int64
+	// Wrong: what is on the disk was read and is not what was written. Else it could
+	// not be read, which may pass.
+	Wrong bool
+	Alone bool // no other node has them
+}
+
 // badRange is records of a partition that could not be read. Its last offset
 // names it: where it begins depends on who reads.
 type badRange struct {
@@ -23,16 +32,16 @@ type badRange struct {
 }
 
 // unreadable deals with records that cannot be read, and returns where to go
-// on. They are given back and the share rests until the next tick. Damage that
-// is still there at the third try is skipped as a whole, loudly; an error of the
-// disk that passes loses nothing.
+// on. What is wrong on the disk is skipped as a whole, loudly, since it stays so.
+// What cannot be read is given back, and the share rests until the next tick; at the
+// third try it is skipped as well. An error of the disk that passes loses nothing.
 func (s *shard) unreadable(sh *share, m *Member, w *window, next, last int64, cause error, now int64) int64 {
 	end, damaged := badEnd(cause, next)
 	b := w.failing(end)
 	if b.tries == 0 || b.tick != s.ticks {
 		b.tries, b.tick = b.tries+1, s.ticks
 	}
-	if damaged && (b.from <= b.last || b.tries >= damageTries) {
+	if damaged && (b.from <= b.last || b.tries >= damageTries || wrong(cause) && w.part.log.Alone()) {
 		s.skip(w, b, next, cause)
 		return end + 1
 	}
@@ -74,6 +83,12 @@ func badEnd(cause error, next int64) (end int64, damaged bool) {
 		return max(g.Last, next), false
 	}
 	return next, false
+}
+
+// wrong says whether reading again would find the same.
+func wrong(cause error) bool {
+	d, ok := errors.AsType[*slog.Damage](cause)
+	return ok && d.Wrong
 }
 
 // failing returns the range that ends at last. It is valid until the next call.

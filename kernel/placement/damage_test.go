@@ -147,3 +147,24 @@ func TestBadRangesAreKept(t *testing.T) {
 		t.Errorf("%d records are lost, want 20", lost)
 	}
 }
+
+// TestWrongContentIsSkippedAtOnce: another try would read the same, so the consumer
+// does not wait for it.
+func TestWrongContentIsSkippedAtOnce(t *testing.T) {
+	n := newNode(t, vfs.NewMem(), "data")
+	g := n.open()
+	defer n.close(g)
+	parts, id := queue(t, g, 1, 1, kernel.RetainDay)
+	publish(t, g, g.Targets(parts...), 0, 100)
+	m := join(t, g, id, kernel.MemberOptions{}, newSink())
+	sh := g.machine.share(id)
+	sh.topic.shard.call(func() {
+		cause := &slog.Damage{First: 10, Last: 19, Err: errors.New("flipped"), Wrong: true}
+		if next := sh.topic.shard.unreadable(sh, m, sh.window(0), 10, 14, cause, 0); next != 20 || sh.stalled {
+			t.Errorf("goes on at %d, stalled %v", next, sh.stalled)
+		}
+	})
+	if lost := g.Metrics().Lost.Load(); lost != 10 {
+		t.Errorf("%d records are lost, want 10", lost)
+	}
+}

@@ -43,6 +43,7 @@ func (d *drivers) start(g *Group) {
 	if g.sealer != nil {
 		g.sealer.pause = d.sleep
 		d.wg.Go(func() { d.seal(g.sealer) })
+		d.wg.Go(func() { newScrubber(g, d.sleep).run(g.limits.ScrubEvery) })
 	}
 }
 

@@ -30,6 +30,8 @@ type node struct {
 	now    func() time.Time
 	bury   func(*Burial)
 	onDisk func(low bool, free, floor int64)
+
+	onDamage func(topic kernel.TopicID, partition int32, bad Damage)
 }
 
 func newNode(t testing.TB, fs vfs.FS, dir string) *node {
@@ -65,7 +67,7 @@ func (n *node) tryOpen() (*Group, error) {
 	return Open(Config{
 		ID: 1, FS: n.fs, Dir: filepath.Join(n.dir, "p1"), WAL: n.wal.Group(1), KV: n.kv,
 		Raft:   Raft{NodeID: "n1", Bootstrap: []raftgroup.Server{{ID: "n1", Address: "n1"}}, KeepBytes: n.keep},
-		Shards: 2, Logger: zerolog.Nop(), Limits: n.limits, Now: n.now, Bury: n.bury, OnDisk: n.onDisk,
+		Shards: 2, Logger: zerolog.Nop(), Limits: n.limits, Now: n.now, Bury: n.bury, OnDisk: n.onDisk, OnDamage: n.onDamage,
 	})
 }
 

@@ -29,14 +29,16 @@ func (p *Partition) Read(offset int64, maxBytes int, dst []byte) ([]byte, error)
 // Index returns the partition's number in its topic.
 func (p *Partition) Index() int32 { return p.p.index }
 
-// Damaged returns the last offset of the damaged range that a Read at offset has met;
-// ok is false if there is none (any more).
-func (p *Partition) Damaged(offset int64) (last int64, ok bool) {
+// Damaged reads at offset once more and says what is damaged there; ok is false if
+// nothing is (any more).
+func (p *Partition) Damaged(offset int64) (d Damage, ok bool) {
 	_, err := p.p.log.Read(offset, 1, nil)
 	if err == nil {
-		return 0, false
+		return d, false
 	}
-	return badEnd(err, offset)
+	d.First, d.Alone, d.Wrong = offset, p.p.log.Alone(), wrong(err)
+	d.Last, ok = badEnd(err, offset)
+	return d, ok
 }
 
 // translate makes a kernel error of one of the log.

@@ -475,7 +475,7 @@ func TestDamage(t *testing.T) {
 	defer n.close(g)
 	s := newSink()
 	m := join(t, g, id, kernel.MemberOptions{}, s)
-	m.Credit(1000)
+	m.Credit(int(count))
 	for g.Metrics().Lost.Load() == 0 { // each tick is a try
 		g.tick()
 		g.machine.share(id).topic.shard.call(func() {})

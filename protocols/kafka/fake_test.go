@@ -278,6 +278,8 @@ func (l *fakeLog) Read(offset int64, maxBytes int, dst []byte) ([]byte, error) {
 	return dst, nil
 }
 
+func (l *fakeLog) Around(offset int64) int64 { return offset }
+
 func (l *fakeLog) TimeOffset(ts int64) (offset, timestamp int64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

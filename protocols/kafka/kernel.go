@@ -49,6 +49,7 @@ type client interface {
 type partition interface {
 	Bounds() (start, end int64)
 	Read(offset int64, maxBytes int, dst []byte) ([]byte, error)
+	Around(offset int64) (next int64)
 	TimeOffset(ts int64) (offset, timestamp int64, err error)
 	Watch(offset int64, ready chan<- struct{}) (cancel func())
 }

@@ -134,14 +134,15 @@ func (f *File) Page(r *Run, i int) ([]byte, error) {
 	n := min(PageEntries, int(r.Entries)-first) * EntrySize
 	pos := r.IndexPos + int64(i)*pageSize
 	b, err := f.read(pos, int64(n+crcSize))
-	if err == nil && binary.BigEndian.Uint32(b[n:]) != crc(b[:n]) {
+	wrong := err == nil && binary.BigEndian.Uint32(b[n:]) != crc(b[:n])
+	if wrong {
 		err = errors.New("index page crc")
 	}
 	if err != nil {
 		if errors.Is(err, vfs.ErrClosed) {
 			return nil, err
 		}
-		return nil, &Damage{File: f.name, Pos: pos, Length: int64(n + crcSize), First: r.Base, Last: r.End - 1, Err: err}
+		return nil, &Damage{File: f.name, Pos: pos, Length: int64(n + crcSize), First: r.Base, Last: r.End - 1, Err: err, Wrong: wrong}
 	}
 	return b[:n:n], nil
 }
@@ -153,7 +154,7 @@ func PageLen(page []byte) int { return len(page) / EntrySize }
 func (f *File) PageEntry(r *Run, page []byte, i int) (Entry, error) {
 	e := decodeEntry(page[i*EntrySize:])
 	if err := e.check(r, f.foot.dataEnd); err != nil {
-		return e, &Damage{File: f.name, Pos: r.IndexPos, Length: EntrySize, First: r.Base, Last: r.End - 1, Err: err}
+		return e, &Damage{File: f.name, Pos: r.IndexPos, Length: EntrySize, First: r.Base, Last: r.End - 1, Err: err, Wrong: true}
 	}
 	return e, nil
 }
@@ -184,14 +185,14 @@ func (f *File) Batches(dst []byte, entries ...Entry) ([]byte, error) {
 		return f.oneByOne(dst[:start], entries)
 	}
 	if err != nil {
-		return dst[:start], f.damage(first, noEOF(err))
+		return dst[:start], f.damage(first, noEOF(err), false)
 	}
 	for i := range entries {
 		e := &entries[i]
 		at := e.Pos - first.Pos
 		batch := buf[at : at+int64(e.Length)]
 		if err := record.CheckCRC(batch); err != nil {
-			return dst[:start+int(at)], f.damage(e, err)
+			return dst[:start+int(at)], f.damage(e, err, true)
 		}
 		record.Stamp(batch, e.Base, record.LeaderEpoch(batch))
 	}
@@ -209,22 +210,38 @@ func (f *File) oneByOne(dst []byte, entries []Entry) ([]byte, error) {
 	return dst, nil
 }
 
-func (f *File) damage(e *Entry, err error) error {
-	return &Damage{File: f.name, Pos: e.Pos, Length: int64(e.Length), First: e.Base, Last: e.Last(), Err: err}
+func (f *File) damage(e *Entry, err error, wrong bool) error {
+	return &Damage{File: f.name, Pos: e.Pos, Length: int64(e.Length), First: e.Base, Last: e.Last(), Err: err, Wrong: wrong}
 }
 
 // Verify reads the whole file and compares its checksum with the one in the
 // footer.
-func (f *File) Verify() error {
+func (f *File) Verify() error { return f.VerifyPaced(nil) }
+
+// VerifyPaced is Verify that calls pace, if there is one, after every few hundred KiB
+// with how many bytes they were. An error of it ends the reading.
+func (f *File) VerifyPaced(pace func(bytes int) error) error {
 	h := xxhash.New()
-	if _, err := io.Copy(h, io.NewSectionReader(f.file, 0, f.size-FooterSize)); err != nil {
-		return fmt.Errorf("segment: verify %s: %w", f.name, err)
+	for at := int64(0); at < f.size-FooterSize; at += verifyRead {
+		n := min(verifyRead, f.size-FooterSize-at)
+		if _, err := io.Copy(h, io.NewSectionReader(f.file, at, n)); err != nil {
+			return fmt.Errorf("segment: verify %s: %w", f.name, err)
+		}
+		if pace == nil {
+			continue
+		}
+		if err := pace(int(n)); err != nil {
+			return err
+		}
 	}
 	if got := h.Sum64(); got != f.foot.checksum {
 		return &Damage{File: f.name, Length: f.size, First: math.MaxInt64, Last: math.MinInt64, Err: fmt.Errorf("checksum %016x, the footer says %016x", got, f.foot.checksum)}
 	}
 	return nil
 }
+
+// verifyRead is how much is read between two calls of pace.
+const verifyRead = 256 << 10
 
 // Reader reads the file's raw bytes, to send it to another node.
 func (f *File) Reader() *io.SectionReader { return io.NewSectionReader(f.file, 0, f.size) }

@@ -58,6 +58,9 @@ type Damage struct {
 	Length      int64
 	First, Last int64 // offsets of the run that they hold, First > Last if none
 	Err         error // what was found
+	// Wrong: the bytes were read and are not what was written, so that another try
+	// finds the same; else they could not be read, which may pass.
+	Wrong bool
 }
 
 func (d *Damage) Error() string {

@@ -9,7 +9,7 @@ import (
 // Storage is about the files of the log.
 type Storage struct {
 	ScrubInterval time.Duration `key:"scrub_interval" default:"168h" min:"0s" about:"how often the segments are read whole to find damage early, 0 = never"`
-	ScrubRate     int           `key:"scrub_rate" default:"4194304" min:"65536" about:"bytes of them that are read in a second"`
+	ScrubRate     Bytes         `key:"scrub_rate" default:"4MiB" min:"64KiB" about:"bytes of them that are read in a second"`
 }
 
 // Retention is what stays of what has been settled.
