@@ -67,9 +67,15 @@ func (c *capture) added() {
 	}
 }
 
-// capture adds the durable windows of a shard. Their bytes lie in few large slices,
-// since there may be very many.
+// capture adds the durable windows of a shard.
 func (s *shard) capture(c *capture) {
+	c.windows[s.index] = s.durable()
+	c.added()
+}
+
+// durable copies the durable windows. Their bytes lie in few large slices, since there
+// may be very many.
+func (s *shard) durable() []windowState {
 	var list []windowState
 	var buf []byte
 	for _, t := range s.topics {
@@ -84,8 +90,7 @@ func (s *shard) capture(c *capture) {
 			}
 		}
 	}
-	c.windows[s.index] = list
-	c.added()
+	return list
 }
 
 // How windows are gathered: a large one may leave the slice for one of its own.

@@ -4,79 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"path/filepath"
 	"testing"
-	"time"
-
-	"github.com/hashicorp/raft"
-	"github.com/rs/zerolog"
 
 	"github.com/trivium-mq/trivium/kernel"
-	"github.com/trivium-mq/trivium/metasvc/raftgroup"
-	"github.com/trivium-mq/trivium/metasvc/transport"
 	"github.com/trivium-mq/trivium/storage/checkpoint"
-	"github.com/trivium-mq/trivium/storage/kv"
 	"github.com/trivium-mq/trivium/storage/vfs"
-	"github.com/trivium-mq/trivium/storage/wal"
 )
-
-// cluster is three replicas of a group in one process.
-type cluster struct {
-	t     testing.TB
-	net   *transport.Memory
-	peers []raftgroup.Server
-	wals  []*wal.WAL
-	nodes []*Group
-	led   chan struct{}
-}
-
-func newCluster(t testing.TB, limits Limits) *cluster {
-	c := &cluster{t: t, net: transport.NewMemory(500 * time.Millisecond), led: make(chan struct{}, 1)}
-	for i := range 3 {
-		id := fmt.Sprint("n", i)
-		c.peers = append(c.peers, raftgroup.Server{ID: id, Address: id})
-	}
-	for i := range 3 {
-		id, fs := c.peers[i].ID, vfs.NewMem()
-		keys, err := kv.OpenMemory()
-		must(t, err)
-		t.Cleanup(func() { keys.Close() })
-		log, err := wal.Open(fs, "wal", wal.Options{FileSize: 4 << 20})
-		must(t, err)
-		g, err := Open(Config{
-			ID: 1, FS: fs, Dir: filepath.Join("data", id), WAL: log.Group(1), KV: keys, Shards: 2, Logger: zerolog.Nop(), Limits: limits,
-			Raft: Raft{
-				NodeID: id, Bootstrap: c.peers, KeepBytes: 1,
-				Transport: func() (raft.Transport, error) { return c.net.Join(id), nil },
-				Timing:    raftgroup.Timing{Heartbeat: 300 * time.Millisecond},
-			},
-		})
-		must(t, err)
-		c.wals, c.nodes = append(c.wals, log), append(c.nodes, g)
-	}
-	return c
-}
-
-// leader waits for one of the given nodes to serve.
-func (c *cluster) leader(among ...int) int {
-	c.t.Helper()
-	found := make(chan int, len(among))
-	for _, i := range among {
-		go func() {
-			if c.nodes[i].WaitReady(soon(c.t)) == nil {
-				found <- i
-			}
-		}()
-	}
-	return <-found
-}
-
-func (c *cluster) close() {
-	for i, g := range c.nodes {
-		g.Close()
-		must(c.t, c.wals[i].Close())
-	}
-}
 
 // TestLeaderChange: a new leader has what was confirmed, hands out again what
 // was in flight, marked, and not what was settled.

@@ -17,6 +17,10 @@ const handBytes = 1 << 20
 // archived, and the member gets its credit back.
 func (s *shard) give(sh *share, m *Member, runs []sharegroup.Run, now int64) {
 	for {
+		if sh.stalled && sh.patient { // what cannot be read now goes first
+			s.withhold(sh, m, runs, now)
+			return
+		}
 		if runs = s.callOff(sh, m, runs, now); len(runs) == 0 {
 			return
 		}
@@ -127,6 +131,9 @@ func (s *shard) read(sh *share, m *Member, runs []sharegroup.Run, limit int, now
 		r := &runs[i]
 		next := s.readRun(sh, m, *r, &limit, now)
 		if next > r.Last {
+			if sh.stalled && sh.patient {
+				return runs[:i+1], runs[i+1:]
+			}
 			continue
 		}
 		s.parts = append(s.parts[:0], runs[:i+1]...)
@@ -238,7 +245,9 @@ func (s *shard) acquire(a *acquisition) {
 		if len(runs) == 0 {
 			break
 		}
-		s.read(sh, m, runs, math.MaxInt, now)
+		var rest []sharegroup.Run // of a share that is stalled
+		runs, rest = s.read(sh, m, runs, math.MaxInt, now)
+		s.settleRuns(sh, m, rest, sharegroup.Release, now)
 	}
 	if s.bytes >= kernel.LargeDelivery && len(s.batch) > 0 && !m.admits(len(s.batch), s.bytes) {
 		for _, r := range s.unread(runs) {

@@ -54,6 +54,7 @@ type share struct {
 	touched bool                           // in the shard's list of what this step has touched
 	watched bool                           // in the shard's list of those that have reserved ahead
 	stalled bool                           // its records cannot be read now
+	patient bool                           // and what comes after them waits for them
 	gone    bool
 	stat    shareStat
 }
