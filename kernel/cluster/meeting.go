@@ -18,7 +18,7 @@ const (
 	// meetTime bounds one exchange.
 	meetTime = 2 * time.Second
 	// freshTime is how long a node counts as reachable after an exchange.
-	freshTime = 3 * time.Second
+	freshTime = 5 * time.Second
 	// maxAcquaintances bounds the table of those met.
 	maxAcquaintances = 4 * catalog.MaxNodes
 )
@@ -286,7 +286,9 @@ func (n *Node) told(who Identity, info Info) error {
 	}
 	var refused *Refusal
 	ready := info.Attached && n.replicas.Load() != nil
-	if ready {
+	// A directory is set back while no process runs on it. Of one that was looked at
+	// what is told may be older than what it has promised since.
+	if ready && !n.met.get(info.Raft).checked {
 		refused = n.seen.check(info.Raft, info.Groups)
 	}
 	n.met.told(&info, ready && refused == nil, refused)
