@@ -23,8 +23,11 @@ type blocked struct {
 	list      []heldPublish
 	bytes     int  // in list, and booked in the server's budget
 	leaving   bool // connection.close has come, and is answered when the list is empty
+	patience  *time.Timer
 
+	overdue   atomic.Bool   // it has waited long enough for the end of the alarm
 	publisher atomic.Bool   // published, for the watcher
+	alarm     atomic.Bool   // an alarm is on, as of the last that the watcher knows; set under out.mu
 	holding   atomic.Bool   // the list is not empty
 	relief    atomic.Bool   // the reader should look at the alarms
 	wake      chan struct{} // the same for a reader that does not read; capacity 1
@@ -65,21 +68,21 @@ func (c *conn) pressed() bool {
 		b.publisher.Store(true)
 		c.tellBlocked()
 	}
-	return len(b.list) > 0 || c.blocked.link.Alarms().Any()
+	return len(b.list) > 0 || b.alarm.Load()
 }
 
-// tellBlocked sends connection.blocked or unblocked, if that is news. Any
-// goroutine.
+// tellBlocked notes whether an alarm is on, and sends connection.blocked or unblocked,
+// if that is news to a client that is told. Any goroutine.
 func (c *conn) tellBlocked() {
-	if !c.blockNote || !c.blocked.publisher.Load() {
-		return
-	}
+	b := &c.blocked
 	o := c.out
 	o.mu.Lock()
 	before := len(o.buf)
-	alarms := c.blocked.link.Alarms() // under the mutex: who comes later sees no less
-	if on := alarms.Any(); on != c.blocked.told && !o.closing && !o.ended {
-		c.blocked.told = on
+	alarms := b.link.Alarms() // under the mutex: who comes later sees no less
+	on := alarms.Any()
+	b.alarm.Store(on)
+	if on != b.told && c.blockNote && b.publisher.Load() && !o.closing && !o.ended {
+		b.told = on
 		if on {
 			o.buf = wire.AppendMethod(o.buf, 0, &wire.ConnectionBlocked{Reason: "low on " + alarms.Short()})
 		} else {
@@ -197,6 +200,9 @@ func (c *conn) relieve() error {
 			ch.fail(f)
 		}
 	}
+	if b.leaving && b.overdue.Load() {
+		c.nackHeld()
+	}
 	if len(b.list) == 0 {
 		b.list = nil
 		b.holding.Store(false)
@@ -206,6 +212,39 @@ func (c *conn) relieve() error {
 		return c.leaveInOrder()
 	}
 	return nil
+}
+
+// leaveTime is how long connection.close waits for the end of an alarm where the
+// client can be told that what is held is not stored.
+const leaveTime = 2 * time.Second
+
+// leaveHolding is for connection.close while publishes are held. As long as the client
+// waits they are not lost; but one that has asked for confirms is told with nacks, soon,
+// that they are not stored. Others could not be told, as nothing but close-ok may answer
+// connection.close: they wait for the end of the alarm.
+func (c *conn) leaveHolding() {
+	b := &c.blocked
+	b.leaving = true
+	for i := range b.list {
+		if b.list[i].confirms == nil {
+			return
+		}
+	}
+	b.patience = time.AfterFunc(leaveTime, func() {
+		b.overdue.Store(true)
+		c.relieveSoon()
+	})
+}
+
+// nackHeld gives up all that is held, on channels with confirms.
+func (c *conn) nackHeld() {
+	b := &c.blocked
+	for i := range b.list {
+		w := b.list[i].confirms
+		w.settled(w.begin(), nacked)
+	}
+	c.srv.in.Add(-b.bytes)
+	b.list, b.bytes = nil, 0
 }
 
 func (h *heldPublish) publish() error {
@@ -219,6 +258,9 @@ func (h *heldPublish) publish() error {
 // forgetHeld drops what is held: the connection ends.
 func (c *conn) forgetHeld() {
 	b := &c.blocked
+	if b.patience != nil {
+		b.patience.Stop()
+	}
 	if n := len(b.list); n > 0 {
 		c.log.Warn().Int("messages", n).Stringer("peer", c.nc.RemoteAddr()).Str("user", c.user).
 			Msg("AMQP connection ended while its publishes waited for the end of an alarm: they are not stored, and were not confirmed")

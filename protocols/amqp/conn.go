@@ -330,8 +330,9 @@ func (c *conn) control(fr wire.Frame) error {
 	}
 	switch m := m.(type) {
 	case *wire.ConnectionClose:
-		if c.blocked.leaving = c.blocked.holding.Load(); c.blocked.leaving {
-			return nil // as long as the client waits, what it has published is not lost
+		if c.blocked.holding.Load() {
+			c.leaveHolding()
+			return nil
 		}
 		return c.leaveInOrder()
 	case *wire.ConnectionUpdateSecret:
