@@ -50,7 +50,8 @@ func TestHistories(t *testing.T) {
 	t.Logf("%+v", all)
 	if n >= 500 && (all.inOpen == 0 || all.inLog == 0 || all.inSeal == 0 || all.full == 0 || all.restored < int(n)/10 ||
 		all.checkpoints < uint64(n) || all.delivered < 10*uint64(n) || all.settled < 5*uint64(n) || all.buried < int(n) ||
-		all.once < int(n) || all.pinned < int(n)/10 || all.orphans < int(n)/50) {
+		all.once < int(n) || all.pinned < int(n)/10 || all.orphans < int(n)/50 ||
+		all.repeats < int(n) || all.beside < int(n)) {
 		t.Errorf("the histories do not go where they should: %+v", all)
 	}
 }

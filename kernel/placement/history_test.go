@@ -235,6 +235,7 @@ type seen struct {
 	delivered, settled    uint64
 	buried                int // dead letters confirmed
 	once, pinned, orphans int
+	repeats, beside       int // of messages with an id: after the first was answered, and before
 }
 
 func (s *seen) add(o seen) {
@@ -251,6 +252,8 @@ func (s *seen) add(o seen) {
 	s.once += o.once
 	s.pinned += o.pinned
 	s.orphans += o.orphans
+	s.repeats += o.repeats
+	s.beside += o.beside
 }
 
 func (h *history) count() {

@@ -18,6 +18,7 @@ type model struct {
 	content   map[place]uint64 // token at an offset; never changes
 	sequences map[PartitionID]int32
 	retry     []*sent // batches of the producer whose outcome is unknown
+	named     []*sent // messages with an id
 
 	drops     int
 	known     map[PartitionID]int64 // how far content goes
@@ -33,7 +34,7 @@ type place struct {
 // sent is one publish.
 type sent struct {
 	token     uint64
-	publisher int // 0..2; 3 is the idempotent producer
+	publisher int // 0..2; 3 is the idempotent producer, 4 has ids
 	parts     []PartitionID
 	sequence  int32
 	answered  bool
@@ -93,6 +94,10 @@ func (m *model) Flush() {}
 func (m *model) publish() {
 	for n := 1 + m.h.rng.Intn(4); n > 0; n-- {
 		set := m.h.sets[m.h.rng.Intn(len(m.h.sets))]
+		if m.h.rng.Intn(4) == 0 {
+			m.publishNamed(set.parts)
+			continue
+		}
 		s := m.newSent(m.h.rng.Intn(3), set.parts)
 		r := numbered(s.token)
 		r.Key = make([]byte, m.h.rng.Intn(60))
@@ -228,7 +233,7 @@ func (h *history) check() {
 func (m *model) checkPartition(p *partition) {
 	h := m.h
 	seen := make(map[uint64]bool)
-	last := [4]int64{-1, -1, -1, -1}
+	last := [5]int64{-1, -1, -1, -1, -1}
 	start, end := p.log.Start(), p.log.End()
 	c := p.log.Cursor()
 	next := start
@@ -259,7 +264,7 @@ func (m *model) checkPartition(p *partition) {
 			h.failf("partition %d: record %d is there twice", p.id, token)
 		}
 		seen[token] = true
-		if int64(token) <= last[s.publisher] {
+		if int64(token) <= last[s.publisher] && s.publisher != namer {
 			h.failf("partition %d: record %d of publisher %d comes after %d", p.id, token, s.publisher, last[s.publisher])
 		}
 		last[s.publisher] = int64(token)
