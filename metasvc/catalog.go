@@ -11,6 +11,7 @@ import (
 	"io"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/raft"
 	"github.com/rs/zerolog"
@@ -29,6 +30,10 @@ const CatalogGroup = 0
 const (
 	// checkpointBytes of commands make a checkpoint due.
 	checkpointBytes = 1 << 20
+	// checkpointSoon is how often a small catalog that has changed gets one anyway, so
+	// that it is not in the log alone for long; smallCatalog is up to which size.
+	checkpointSoon = 5 * time.Second
+	smallCatalog   = 1 << 20
 	// keepBytes of log stay behind a checkpoint, for followers.
 	keepBytes = 4 << 20
 	// batch bounds how many commands share one commit.
@@ -120,7 +125,7 @@ func Open(cfg Config) (*Catalog, error) {
 		Restored:  start.index,
 		Bootstrap: cfg.Bootstrap,
 		Transport: cfg.Transport, Timing: cfg.Timing,
-		Watch:     c.watch, OnFailure: c.fail, Logger: cfg.Logger,
+		Watch: c.watch, OnFailure: c.fail, Logger: cfg.Logger,
 		KeepBytes: keepBytes, MaxAppendEntries: batch,
 	})
 	if err != nil {
@@ -319,10 +324,25 @@ func (m machine) Restore(meta checkpoint.Meta, payload io.Reader) error {
 	return nil
 }
 
-// checkpoints writes the checkpoints that are due.
+// checkpoints writes the checkpoints that are due, and those of a small catalog.
 func (c *Catalog) checkpoints() {
 	defer close(c.done)
-	for v := range c.due {
+	soon := time.NewTicker(checkpointSoon)
+	defer soon.Stop()
+	seen := c.view.Load() // at the last tick: by now the log knows that it was applied
+	for {
+		v, open := seen, true
+		select {
+		case v, open = <-c.due:
+			if !open {
+				return
+			}
+		case <-soon.C:
+			seen = c.view.Load()
+			if list := c.store.List(); len(list) > 0 && list[0].Size > smallCatalog {
+				continue
+			}
+		}
 		if err := c.checkpoint(v); err != nil {
 			c.cfg.Logger.Error().Err(err).Msg("catalog checkpoint failed; the next one is tried in its turn")
 		}

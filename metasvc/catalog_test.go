@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -140,6 +141,27 @@ func TestCheckpointAtClose(t *testing.T) {
 		}
 		stop()
 	}
+}
+
+// TestSmallCheckpoint: a small catalog that has changed has a checkpoint soon, without
+// a clean stop; one that has not changed gets no other.
+func TestSmallCheckpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, stop := open(t, vfs.NewMem())
+		defer stop()
+		if _, err := c.Do(t.Context(), exchange(1)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2*checkpointSoon + time.Second) // in the bubble
+		list := c.store.List()
+		if len(list) != 1 || list[0].Index != c.view.Load().index {
+			t.Fatalf("%+v, the catalog is at %d", list, c.view.Load().index)
+		}
+		time.Sleep(10 * checkpointSoon)
+		if again := c.store.List(); len(again) != 1 || again[0].Index != list[0].Index {
+			t.Errorf("%+v", again)
+		}
+	})
 }
 
 // TestDueCheckpoint checks that enough commands bring one about.
