@@ -141,7 +141,7 @@ func (n *Node) meet(ctx context.Context, fsys vfs.FS, dir string) error {
 	n.cluster, err = cluster.Open(cluster.Config{
 		Identity: cluster.Identity{Node: f.Node, Raft: f.raftID(), Cluster: f.Cluster, Incarnation: f.Incarnation},
 		Listener: l, Advertise: c.Advertise, Seeds: c.Join, TLS: c.TLS, FS: fsys, Dir: dir, Fronts: c.Fronts,
-		Secret: f.Secret, Version: n.cfg.Version, OnRefused: n.expelled, Logger: n.log,
+		Secret: f.Secret, Version: n.cfg.Version, Clock: kernel.Millis, OnClock: n.follow, OnRefused: n.expelled, Logger: n.log,
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrCluster, err)
@@ -165,6 +165,13 @@ func (n *Node) meet(ctx context.Context, fsys vfs.FS, dir string) error {
 // expelled ends a node that the others do not want any more: what it holds is theirs
 // no longer.
 func (n *Node) expelled(r *cluster.Refusal) { n.fail(r) }
+
+// follow keeps the clock of a node that does not serve with that of the one that does.
+func (n *Node) follow(raftID string, ms int64) {
+	if raftID == n.Leader() && raftID != n.ID() && n.facade.Load() == nil {
+		kernel.Follow(ms)
+	}
+}
 
 // attach tells the cluster what this node has replicas of.
 func (n *Node) attach() {

@@ -34,6 +34,10 @@ type Config struct {
 	// Secret is what all nodes of the cluster have in common, for those that join.
 	Secret  []byte
 	Version string
+	// Clock is the time by which this node counts, in milliseconds, and OnClock is told
+	// that of another one, every second or so. May be nil.
+	Clock   func() int64
+	OnClock func(raftID string, ms int64)
 	// OnRefused is told once when the others do not want this node any more: it was
 	// removed, or its data directory is not what they know. It must return soon and
 	// not call Close. May be nil.

@@ -29,7 +29,8 @@ type Info struct {
 	Boot                             uint64
 	Fronts                           []catalog.Front
 	Version                          string
-	Attached                         bool // Groups are known
+	Clock                            int64 // by which it counts, ms; 0 = it does not say
+	Attached                         bool  // Groups are known
 	Groups                           []GroupInfo
 }
 
@@ -295,6 +296,9 @@ func (n *Node) told(who Identity, info Info) error {
 	if refused != nil {
 		return refused
 	}
+	if info.Clock != 0 && n.cfg.OnClock != nil {
+		n.cfg.OnClock(info.Raft, info.Clock)
+	}
 	return nil
 }
 
@@ -303,6 +307,9 @@ func (n *Node) info() Info {
 	self := n.Self()
 	info := Info{Node: self.Node, Raft: self.Raft, Incarnation: self.Incarnation, Address: self.Address, Boot: self.Boot,
 		Fronts: fronts(n.cfg.Fronts), Version: n.cfg.Version}
+	if n.cfg.Clock != nil {
+		info.Clock = n.cfg.Clock()
+	}
 	r := n.replicas.Load()
 	if r == nil {
 		return info
