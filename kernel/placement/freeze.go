@@ -35,9 +35,18 @@ type frozenPart struct {
 }
 
 type frozenGroup struct {
-	id       GroupID
+	share    *share // of whose spec only Owner and Limits ever change
 	revision uint64
-	spec     GroupSpec
+	owner    bool
+}
+
+// spec is the spec of the group as it was, but for its limits.
+func (g *frozenGroup) spec() GroupSpec {
+	s := &g.share.spec
+	return GroupSpec{
+		Address: s.Address, Topic: s.Topic, Owner: g.owner, FromStart: s.FromStart,
+		FailedLimit: s.FailedLimit, AcquiredLimit: s.AcquiredLimit, MaxAcquired: s.MaxAcquired,
+	}
 }
 
 // freeze copies the tables. The machine's own goroutine calls it.
@@ -51,18 +60,26 @@ func (m *machine) freeze() *frozen {
 	f.head = binary.AppendVarint(f.head, m.time)
 	f.head = binary.AppendUvarint(f.head, uint64(m.nextPartition))
 	f.head = binary.AppendUvarint(f.head, uint64(m.nextGroup))
-	for _, t := range m.topics {
+	var limited []*share
+	var timed []*partition
+	for _, t := range m.topics { // once: with 100,000 it is what publishers wait for
 		f.topics = append(f.topics, frozenTopic{t.id, t.revision, len(f.parts), len(f.groups), len(t.parts), len(t.groups)})
 		for _, p := range t.parts {
 			f.ages = p.age.appendTo(f.ages)
 			f.parts = append(f.parts, frozenPart{p.id, p.index, len(f.ages), p.retention})
+			if p.arrivals.on || p.expiring > 0 {
+				timed = append(timed, p)
+			}
 		}
 		for _, g := range t.groups {
-			f.groups = append(f.groups, frozenGroup{g.id, g.revision, g.spec})
+			f.groups = append(f.groups, frozenGroup{g, g.revision, g.spec.Owner})
+			if g.spec.Limits != nil {
+				limited = append(limited, g)
+			}
 		}
 	}
 	f.tail = m.producers.appendTo(f.tail)
-	f.tail = appendBytes(append(f.tail, partLimits), m.appendLimits(nil))
+	f.tail = appendBytes(append(f.tail, partLimits), appendTimes(appendAllLimits(nil, limited), timed))
 	f.tail = appendBytes(append(f.tail, partLedgers), m.ledgers.appendTo(nil))
 	f.tail = appendBytes(append(f.tail, partPins), m.ledgers.appendPins(nil))
 	f.ids = m.ids.freeze()
@@ -91,7 +108,7 @@ func (f *frozen) appendTo(b []byte) []byte {
 func (f *frozen) size() int {
 	n := len(f.head) + len(f.ages) + len(f.tail) + 32*len(f.topics) + 32*len(f.parts) + 48*len(f.groups)
 	for i := range f.groups {
-		a := &f.groups[i].spec.Address
+		a := &f.groups[i].share.spec.Address
 		n += len(a.Tenant) + len(a.Group) + len(a.Topic)
 	}
 	return n
@@ -114,9 +131,9 @@ func (f *frozen) appendTopic(b []byte, t *frozenTopic) []byte {
 	b = binary.AppendUvarint(b, uint64(t.count))
 	for i := t.group; i < t.group+t.count; i++ {
 		g := &f.groups[i]
-		b = binary.AppendUvarint(b, uint64(g.id))
+		b = binary.AppendUvarint(b, uint64(g.share.id))
 		b = binary.AppendUvarint(b, g.revision)
-		b = appendGroupSpec(b, g.spec)
+		b = appendGroupSpec(b, g.spec())
 	}
 	return b
 }

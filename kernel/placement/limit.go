@@ -282,26 +282,20 @@ func (sh *share) longest() (longest *window) {
 	return longest
 }
 
-// appendLimits encodes what limits add to the machine's tables.
-func (m *machine) appendLimits(b []byte) []byte {
-	var groups []*share
-	for _, g := range m.groups {
-		if g.spec.Limits != nil {
-			groups = append(groups, g)
-		}
-	}
+// appendAllLimits and appendTimes encode what limits add to the machine's tables: of
+// the groups that have some, and of the partitions of which it is known when records
+// came, or that have records with an expiry.
+func appendAllLimits(b []byte, groups []*share) []byte {
 	slices.SortFunc(groups, func(a, b *share) int { return cmp.Compare(a.id, b.id) })
 	b = binary.AppendUvarint(b, uint64(len(groups)))
 	for _, g := range groups {
 		b = binary.AppendUvarint(b, uint64(g.id))
 		b = appendLimits(binary.AppendUvarint(b, g.limited), g.spec.Limits)
 	}
-	var parts []*partition
-	for _, p := range m.parts {
-		if p.arrivals.on || p.expiring > 0 {
-			parts = append(parts, p)
-		}
-	}
+	return b
+}
+
+func appendTimes(b []byte, parts []*partition) []byte {
 	slices.SortFunc(parts, func(a, b *partition) int { return cmp.Compare(a.id, b.id) })
 	b = binary.AppendUvarint(b, uint64(len(parts)))
 	for _, p := range parts {
@@ -311,7 +305,7 @@ func (m *machine) appendLimits(b []byte) []byte {
 	return b
 }
 
-// decodeLimits reads what appendLimits wrote. The caller holds the table's lock.
+// decodeLimits reads what they wrote. The caller holds the table's lock.
 func (m *machine) decodeLimits(d *decoder) {
 	for n := d.count(12); n > 0 && d.err == nil; n-- {
 		g, revision, l := m.groups[GroupID(d.uvarint())], d.uvarint(), d.limits()
