@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/raft"
-	"github.com/rs/zerolog"
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/metasvc"
@@ -91,7 +90,7 @@ func start(t *testing.T, d *dir, address string, seeds ...string) (*member, erro
 	m := &member{t: t, dir: d, toy: &toy{}, refused: make(chan *Refusal, 1)}
 	m.node, err = Open(Config{
 		Identity: d.identity, Listener: l, Seeds: seeds, FS: d.disk, Dir: "", Fronts: map[string]string{"kafka": "k" + d.identity.Node},
-		Secret: []byte("secret"), Version: "1", Logger: zerolog.Nop(), OnRefused: func(r *Refusal) { m.refused <- r },
+		Secret: []byte("secret"), Version: "1", Logger: testLog(d.identity.Node), OnRefused: func(r *Refusal) { m.refused <- r },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -140,7 +139,7 @@ func (m *member) open() {
 	}
 	timing := raftgroup.Timing{Heartbeat: 300 * time.Millisecond, Lease: 250 * time.Millisecond, Commit: 20 * time.Millisecond}
 	m.catalog, err = metasvc.Open(metasvc.Config{WAL: m.wal, FS: d.disk, Dir: "catalog", NodeID: d.identity.Raft, Bootstrap: bootstrap,
-		Transport: func() (raft.Transport, error) { return m.node.Transport(metasvc.CatalogGroup) }, Timing: timing, Logger: zerolog.Nop()})
+		Transport: func() (raft.Transport, error) { return m.node.Transport(metasvc.CatalogGroup) }, Timing: timing, Logger: testLog(d.identity.Node)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +148,7 @@ func (m *member) open() {
 		t.Fatal(err)
 	}
 	m.placed, err = raftgroup.Open(raftgroup.Config{Group: m.wal.Group(placedGroup), NodeID: d.identity.Raft, Checkpoints: store, Machine: m.toy,
-		Bootstrap: bootstrap, Transport: func() (raft.Transport, error) { return m.node.Transport(placedGroup) }, Timing: timing, Logger: zerolog.Nop()})
+		Bootstrap: bootstrap, Transport: func() (raft.Transport, error) { return m.node.Transport(placedGroup) }, Timing: timing, Logger: testLog(d.identity.Node)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,6 +207,7 @@ func until(t *testing.T, what string, fn func() bool) {
 		select {
 		case <-tick.C:
 		case <-late:
+			dumpStacks()
 			t.Fatalf("never: %s", what)
 		}
 	}
@@ -252,6 +252,13 @@ func three(t *testing.T) []*member {
 		}
 		list = append(list, m)
 	}
+	defer func() {
+		if !votes(list...) {
+			for _, m := range list {
+				t.Logf("%+v", m.node.Status())
+			}
+		}
+	}()
 	until(t, "three voters", func() bool { return votes(list...) })
 	return list
 }
@@ -432,9 +439,9 @@ func TestDrain(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "another one leads", func() bool { now := find(); return now != "" && now != leader })
-	if err := list[2].node.Move(t.Context(), placedGroup, leader); kernel.CodeOf(err) != kernel.CodePrecondition {
-		t.Errorf("moved to a node that is drained: %v", err)
-	}
+	until(t, "nothing moves to a node that is drained", func() bool {
+		return kernel.CodeOf(list[2].node.Move(t.Context(), placedGroup, leader)) == kernel.CodePrecondition
+	})
 	if err := list[2].node.Drain(t.Context(), leader, true); err != nil {
 		t.Fatal(err)
 	}

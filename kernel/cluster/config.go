@@ -66,6 +66,9 @@ type Group struct {
 	// Segment opens a segment, of the returned size in bytes, which stays while it is
 	// open; nil = there are none.
 	Segment func(id uint64) (Segment, int64, error)
+	// HandOver passes the leadership that this node has on to another one, after what it
+	// does with it has come to an end; nil = it is passed on as it is.
+	HandOver func(ctx context.Context, to string) error
 }
 
 // Replicas are what a Node keeps in line. The first group is the catalog's.
@@ -75,6 +78,14 @@ type Replicas struct {
 }
 
 func (g *Group) whole() bool { return g.Whole == nil || g.Whole() }
+
+// handOver passes the leadership on to the node of that Raft name.
+func (g *Group) handOver(ctx context.Context, to string) error {
+	if g.HandOver != nil {
+		return g.HandOver(ctx, to)
+	}
+	return g.Raft.TransferLeadershipTo(ctx, to)
+}
 
 // group returns a group by number.
 func (r *Replicas) group(id uint32) *Group {

@@ -75,12 +75,28 @@ func (n *Node) sharedSecret() []byte {
 	return n.cfg.Secret
 }
 
-// meetAll exchanges with all members how they are, over and over.
+// meetAll exchanges with all members how they are, over and over. One that does not
+// answer holds up nobody.
 func (n *Node) meetAll() {
 	tick := time.NewTicker(meetEvery)
 	defer tick.Stop()
+	var work sync.WaitGroup
+	defer work.Wait()
+	var busy sync.Map // Raft names
 	for {
-		n.meetOnce()
+		for _, p := range n.others() {
+			address, err := n.resolve(p.Raft)
+			if err != nil {
+				continue
+			}
+			if _, asked := busy.LoadOrStore(p.Raft, true); asked {
+				continue
+			}
+			work.Go(func() {
+				defer busy.Delete(p.Raft)
+				n.meetOne(p, address)
+			})
+		}
 		select {
 		case <-tick.C:
 		case <-n.ctx.Done():
@@ -89,23 +105,15 @@ func (n *Node) meetAll() {
 	}
 }
 
-// meetOnce exchanges with each other member how they are.
-func (n *Node) meetOnce() {
-	self := n.Self()
-	var work sync.WaitGroup
-	for _, p := range n.others() {
-		address, err := n.resolve(p.Raft)
-		if err != nil || p.Raft == self.Raft {
-			continue
-		}
-		work.Go(func() {
-			err := n.exchange(n.ctx, p.Raft, address)
-			if r, ok := errors.AsType[*Refusal](err); ok && r.From != "" && expelled(r) {
-				n.expel(r)
-			}
-		})
+// meetOne exchanges with another member how they are.
+func (n *Node) meetOne(p peer, address string) {
+	err := n.exchange(n.ctx, p.Raft, address)
+	if r, ok := errors.AsType[*Refusal](err); ok && r.From != "" && expelled(r) {
+		n.expel(r)
 	}
-	work.Wait()
+	if err != nil && n.ctx.Err() == nil {
+		n.log.Debug().Err(err).Str("peer", p.Node).Msg("a node does not tell how it is")
+	}
 	n.stir()
 }
 

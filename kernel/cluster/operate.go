@@ -25,6 +25,9 @@ const maxHops = 3
 // operateTime bounds an operation, with what it waits for.
 const operateTime = 30 * time.Second
 
+// leaderTime is how long an operation waits for an election.
+const leaderTime = 5 * time.Second
+
 // operateRequest is what an operator asks for.
 type operateRequest struct {
 	Op    string
@@ -101,12 +104,12 @@ func (n *Node) operate(ctx context.Context, req operateRequest) error {
 		}
 		id = req.Group
 	}
-	leads, leader := r.group(id).Raft.Leader()
+	leads, leader, err := n.awaitLeader(ctx, r.group(id))
 	switch {
+	case err != nil:
+		return err
 	case leads:
 		return n.execute(ctx, req)
-	case leader == "" || leader == n.Self().Raft:
-		return kernel.Errorf(kernel.CodeUnavailable, "", "", "the cluster has no leader at the moment")
 	case req.Hops >= maxHops:
 		return kernel.Errorf(kernel.CodeUnavailable, "", "", "the leader has changed: try again")
 	}
@@ -123,6 +126,26 @@ func (n *Node) operate(ctx context.Context, req operateRequest) error {
 		return &kernel.Error{Code: reply.Code, Detail: reply.Reason}
 	}
 	return nil
+}
+
+// awaitLeader returns who leads a group, when somebody does.
+func (n *Node) awaitLeader(ctx context.Context, g *Group) (leads bool, leader string, err error) {
+	tick := time.NewTicker(observeEvery)
+	defer tick.Stop()
+	patience := time.After(leaderTime)
+	for {
+		leads, leader = g.Raft.Leader()
+		if leads || leader != "" && leader != n.Self().Raft {
+			return leads, leader, nil
+		}
+		select {
+		case <-tick.C:
+			continue
+		case <-patience:
+		case <-ctx.Done():
+		}
+		return false, "", kernel.Errorf(kernel.CodeUnavailable, "", "", "the cluster has no leader at the moment")
+	}
 }
 
 // moved is the group whose leadership moves in the place of one: the catalog's follows
@@ -179,7 +202,7 @@ func (n *Node) move(ctx context.Context, req operateRequest) error {
 			if !i.whole(g.ID) {
 				return kernel.Errorf(kernel.CodePrecondition, "node", req.Node, "it still lacks segments")
 			}
-			if err := g.Raft.TransferLeadershipTo(ctx, m.Raft); err != nil {
+			if err := g.handOver(ctx, m.Raft); err != nil {
 				return kernel.Errorf(kernel.CodeUnavailable, "node", req.Node, "it has not taken the leadership over: %v", err)
 			}
 			return nil

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -193,7 +194,7 @@ func (n *Node) caughtUp(raftID string, group uint32, m *mark) bool {
 	}
 	for _, g := range i.Groups {
 		if g.Group == group {
-			return g.Whole && (m == nil || g.Applied >= m.index)
+			return g.Whole && (m == nil || g.Commit >= m.index) // Applied leaves out entries of Raft itself
 		}
 	}
 	return false
@@ -212,7 +213,7 @@ func (n *Node) giveAway(ctx context.Context, g *Group, m *mark) error {
 		return errors.New("no other node that votes can take the leadership over")
 	}
 	n.log.Info().Uint32("group", g.ID).Str("to", heirs[0]).Msg("the leadership is handed over")
-	return g.Raft.TransferLeadershipTo(ctx, heirs[0])
+	return g.handOver(ctx, heirs[0])
 }
 
 // heirs are the voters that can take a group over, the most advanced first.
@@ -220,7 +221,7 @@ func (n *Node) heirs(g *Group, m *mark) []string {
 	state := n.replicas.Load().Catalog.State()
 	draining := map[string]bool{}
 	state.Nodes(func(c *catalog.Node) { draining[c.Raft] = c.Draining })
-	applied := map[string]uint64{}
+	last := map[string]uint64{}
 	var out []string
 	for _, s := range g.Raft.Servers() {
 		if s.ID == n.Self().Raft || s.Learner || draining[s.ID] || state.Removed(s.ID) || !n.caughtUp(s.ID, g.ID, m) {
@@ -229,16 +230,11 @@ func (n *Node) heirs(g *Group, m *mark) []string {
 		out = append(out, s.ID)
 		for _, i := range n.fresh(s.ID).Groups {
 			if i.Group == g.ID {
-				applied[s.ID] = i.Applied
+				last[s.ID] = i.Last
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b string) int {
-		if applied[a] != applied[b] {
-			return int(min(max(int64(applied[b]-applied[a]), -1), 1))
-		}
-		return 0
-	})
+	slices.SortStableFunc(out, func(a, b string) int { return cmp.Compare(last[b], last[a]) })
 	return out
 }
 

@@ -235,6 +235,10 @@ func (l *links) get(ctx context.Context, raftID, address string) (*link, error) 
 		return nil, ErrClosed
 	}
 	if old := l.list[raftID]; old != nil {
+		if old.address == address && old.who.Boot == who.Boot { // somebody else was quicker
+			_ = k.conn.Close()
+			return old, nil
+		}
 		_ = old.conn.Close()
 	}
 	l.list[raftID] = k
