@@ -62,6 +62,13 @@ func (n *node) leadOnce(first chan<- error) error {
 	select {
 	case <-b.Lost():
 		n.log.Warn().Uint64("epoch", b.Epoch()).Msg("this node no longer leads: its clients are cut off")
+	case <-s.ended: // the leadership is being passed on
+		select {
+		case <-n.replicas.Changed():
+		case <-time.After(leadRetry):
+		case <-n.ctx.Done():
+		}
+		return nil
 	case <-n.ctx.Done():
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), lostTime)

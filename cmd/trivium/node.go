@@ -81,6 +81,7 @@ func openNode(c *config.Config, memory int64, log zerolog.Logger) (_ *node, err 
 	if err != nil {
 		return n, openError(err)
 	}
+	n.replicas.OnYield(func(ctx context.Context) { _ = n.endService(ctx, false) })
 	return n, n.start()
 }
 

@@ -32,7 +32,8 @@ type Node struct {
 
 	facade  atomic.Pointer[Broker] // that serves, or is about to
 	aligner sync.WaitGroup
-	ctx     context.Context // ends when Close begins
+	yield   func(context.Context) // see OnYield; may be nil
+	ctx     context.Context       // ends when Close begins
 	cancel  context.CancelFunc
 
 	mu      sync.Mutex

@@ -75,6 +75,29 @@ func (n *Node) HandOver(ctx context.Context) {
 	}
 }
 
+// OnYield sets what is called before the leadership is passed on to another node: it
+// closes the facade, in good order until ctx ends. Before the first Serve.
+func (n *Node) OnYield(fn func(ctx context.Context)) { n.yield = fn }
+
+// yieldTime is how long clients may take to go when another node is to lead.
+const yieldTime = 500 * time.Millisecond
+
+// handOverTo passes both leaderships on to one node.
+func (n *Node) handOverTo(ctx context.Context, to string) error {
+	if n.yield != nil {
+		yield, cancel := context.WithTimeout(ctx, yieldTime)
+		n.yield(yield)
+		cancel()
+	}
+	if err := n.durable.Raft().TransferLeadershipTo(ctx, to); err != nil {
+		return err
+	}
+	if leads, _ := n.catalog.Raft().Leader(); leads {
+		return n.catalog.Raft().TransferLeadershipTo(ctx, to)
+	}
+	return nil
+}
+
 var errNoHeir = errors.New("no other node is known to be up")
 
 // heirs are the other nodes that can lead, as far as this one knows.
@@ -182,7 +205,7 @@ func (n *Node) attach() {
 		{ID: metasvc.CatalogGroup, Raft: n.catalog.Raft()},
 		{ID: durablePlacement, Raft: n.durable.Raft(), Whole: n.durable.Whole, Segment: func(id uint64) (cluster.Segment, int64, error) {
 			return n.durable.OpenSegment(id)
-		}},
+		}, HandOver: n.handOverTo},
 	}})
 	n.aligner.Go(n.align)
 }
