@@ -144,7 +144,7 @@ func (t *tenant) groupsOf(id kernel.TopicID) (list []*group) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if tp, ok := t.topics[id]; ok {
-		for _, g := range tp.groups {
+		for g := range tp.groups.all() {
 			list = append(list, g)
 		}
 	}

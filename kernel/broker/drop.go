@@ -17,7 +17,7 @@ func (t *tenant) dropQueue(topic *route.Topic, g *group) error {
 	ctx, cancel := t.b.changeContext()
 	defer cancel()
 	t.mu.Lock()
-	shared := len(t.topics[topic.ID].groups) > 1
+	shared := t.topics[topic.ID].groups.len() > 1
 	t.mu.Unlock()
 	if g.spec.Address.IsOwn() && (topic.Queue != nil || !g.spec.Auto) {
 		if !shared {
@@ -38,7 +38,7 @@ func (t *tenant) dropQueue(topic *route.Topic, g *group) error {
 // goes without it.) The locks of lockTopicFor are held.
 func (t *tenant) dropEmptyQueue(topic *route.Topic, g *group) error {
 	t.mu.Lock()
-	alone := len(t.topics[topic.ID].groups) == 1 && g.spec.Address.IsOwn()
+	alone := t.topics[topic.ID].groups.len() == 1 && g.spec.Address.IsOwn()
 	t.mu.Unlock()
 	if !alone {
 		return t.dropQueue(topic, g)
@@ -97,7 +97,7 @@ func (t *tenant) dropIfUnread(ctx context.Context, id kernel.TopicID) error {
 		return nil
 	}
 	t.mu.Lock()
-	read := len(t.topics[id].groups) > 0
+	read := t.topics[id].groups.len() > 0
 	t.mu.Unlock()
 	if read {
 		return nil

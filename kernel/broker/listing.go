@@ -155,7 +155,7 @@ func (b *Broker) TopicStatuses(tenant string) []TopicStatus {
 func (t *tenant) topicStatus(rt *route.Topic) TopicStatus {
 	s := TopicStatus{Topic: rt.Topic, Published: t.b.placeOf(rt.Volatile).Published(rt.ID)}
 	if tp, ok := t.topics[rt.ID]; ok {
-		s.Groups = len(tp.groups)
+		s.Groups = tp.groups.len()
 	}
 	return s
 }

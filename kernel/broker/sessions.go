@@ -228,7 +228,7 @@ func (e *sessionEntry) release(ctx context.Context, sub *subscription) error {
 		err = t.dropGroup(ctx, topic.Topic, g)
 		t.mu.Lock()
 		tp := t.topics[topic.ID]
-		last = topic.Auto && tp != nil && len(tp.groups) == 0
+		last = topic.Auto && tp != nil && tp.groups.len() == 0
 		t.mu.Unlock()
 	}
 	unlock()

@@ -39,7 +39,7 @@ type tenant struct {
 
 // topic is what the tenant knows of a topic beside its place in the table.
 type topic struct {
-	groups     map[string]*group
+	groups     groupSet
 	subscribed int              // groups with holds
 	retention  kernel.Retention // what its placement group goes by
 }
@@ -95,7 +95,7 @@ func (t *tenant) find(addr kernel.GroupAddress) (*group, bool) {
 
 // addTopic enters a topic. tenant.mu is held.
 func (t *tenant) addTopic(rt *route.Topic) {
-	t.topics[rt.ID] = &topic{groups: make(map[string]*group), retention: t.b.retentionOf(rt.Topic)}
+	t.topics[rt.ID] = &topic{retention: t.b.retentionOf(rt.Topic)}
 	if !rt.ExpiresAt.IsZero() {
 		t.waiting++
 	}
@@ -125,7 +125,7 @@ func (t *tenant) removeTopic(id kernel.TopicID) {
 	if !rt.ExpiresAt.IsZero() {
 		t.waiting--
 	}
-	for _, g := range t.topics[id].groups {
+	for g := range t.topics[id].groups.all() {
 		delete(t.groups, g.spec.Address)
 		t.expireAfter(g, 0)
 	}
@@ -139,7 +139,7 @@ func (t *tenant) removeTopic(id kernel.TopicID) {
 // addGroup enters a group of a topic that is there. tenant.mu is held.
 func (t *tenant) addGroup(g *group) {
 	tp := t.topics[g.spec.Topic]
-	tp.groups[g.spec.Address.Group] = g
+	tp.groups.put(g)
 	t.groups[g.spec.Address] = g
 	if l, _ := g.place.Limits(g.id); l.Expires > 0 {
 		t.expireAfter(g, l.Expires)
@@ -152,10 +152,10 @@ func (t *tenant) addGroup(g *group) {
 // removeGroup forgets a group. tenant.mu is held.
 func (t *tenant) removeGroup(g *group) {
 	tp, ok := t.topics[g.spec.Topic]
-	if !ok || tp.groups[g.spec.Address.Group] != g {
+	if !ok || tp.groups.get(g.spec.Address.Group) != g {
 		return
 	}
-	delete(tp.groups, g.spec.Address.Group)
+	tp.groups.delete(g.spec.Address.Group)
 	delete(t.groups, g.spec.Address)
 	t.expireAfter(g, 0)
 	if g.holds > 0 {
@@ -169,7 +169,7 @@ func (t *tenant) hold(g *group, delta int) {
 	before := g.holds > 0
 	g.holds += delta
 	tp, ok := t.topics[g.spec.Topic]
-	if now := g.holds > 0; ok && now != before && tp.groups[g.spec.Address.Group] == g {
+	if now := g.holds > 0; ok && now != before && tp.groups.get(g.spec.Address.Group) == g {
 		if now {
 			t.subscribed(g.spec.Topic, tp, +1)
 		} else {

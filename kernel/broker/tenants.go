@@ -1,9 +1,11 @@
 package broker
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -250,32 +252,31 @@ func (t *tenant) clearTopics() error {
 }
 
 // dropForeignKeys deletes the keys of tenants that there are no more: a crash
-// may have come between a drop and its clear.
+// may have come between a drop and its clear. It looks at one key of each tenant.
 func (l *loader) dropForeignKeys() error {
 	kinds := tenantKeys("")
 	for _, key := range kinds {
 		prefix := key[:len(key)-1] // without the NUL
-		seen := make(map[string]bool)
-		err := l.b.durable.Iterate(prefix, func(key, _ []byte) error {
-			for i := len(prefix); i < len(key); i++ {
-				if key[i] == 0 {
-					seen[string(key[len(prefix):i])] = true
-					break
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			return err
-		}
-		for name := range seen {
-			if l.b.HasTenant(name) {
-				continue
-			}
-			full := append(append([]byte(nil), prefix...), name+"\x00"...)
-			if err := l.b.dropKeys(full, func([]byte) bool { return true }); err != nil {
+		for from := prefix; ; {
+			found, err := l.b.durable.FirstKey(prefix, from)
+			if err != nil {
 				return err
 			}
+			if found == nil {
+				break
+			}
+			name, _, ok := bytes.Cut(found[len(prefix):], []byte{0})
+			if !ok {
+				from = append(found, 0) // none of ours
+				continue
+			}
+			full := slices.Concat(prefix, name, []byte{0})
+			if !l.b.HasTenant(string(name)) {
+				if err := l.b.dropKeys(full, func([]byte) bool { return true }); err != nil {
+					return err
+				}
+			}
+			from = slices.Concat(prefix, name, []byte{1}) // behind all of the tenant
 		}
 	}
 	return nil

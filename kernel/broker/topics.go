@@ -105,7 +105,7 @@ func (c *Conn) DeleteTopic(ctx context.Context, name string) error {
 func (t *tenant) heldBack(id kernel.TopicID) string {
 	var own *group
 	t.mu.Lock()
-	for _, g := range t.topics[id].groups {
+	for g := range t.topics[id].groups.all() {
 		switch {
 		case !g.spec.Owner:
 		case g.spec.Address.IsSession():

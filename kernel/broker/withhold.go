@@ -17,7 +17,7 @@ func (t *tenant) withhold(ctx context.Context, kt *kernel.Topic) error {
 	}
 	t.mu.Lock()
 	var groups []*group
-	for _, g := range t.topics[kt.ID].groups {
+	for g := range t.topics[kt.ID].groups.all() {
 		if !g.spec.Address.IsOwn() {
 			groups = append(groups, g)
 		}

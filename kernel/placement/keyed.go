@@ -180,3 +180,16 @@ func (g *Group) Iterate(prefix []byte, fn func(key, value []byte) error) error {
 		return fn(key[n:], value)
 	})
 }
+
+// FirstKey returns the first key that begins with prefix and is not below from, nil
+// if there is none.
+func (g *Group) FirstKey(prefix, from []byte) ([]byte, error) {
+	if g.keyed.store == nil {
+		return nil, errNoKeys
+	}
+	key, ok, err := g.keyed.store.First(g.keyed.key(prefix), g.keyed.key(from))
+	if err != nil || !ok {
+		return nil, err
+	}
+	return key[len(g.keyed.prefix):], nil
+}

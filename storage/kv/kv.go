@@ -204,6 +204,22 @@ func (s *Store) Iterate(prefix []byte, fn func(key, value []byte, index uint64) 
 	return err
 }
 
+// First returns the first key that begins with prefix and is not below from; ok is
+// false if there is none.
+func (s *Store) First(prefix, from []byte) (key []byte, ok bool, err error) {
+	err = s.db.View(func(tx *badger.Txn) error {
+		opts := badger.DefaultIteratorOptions
+		opts.Prefix, opts.PrefetchValues = stored(kindValue, prefix), false
+		it := tx.NewIterator(opts)
+		defer it.Close()
+		if it.Seek(stored(kindValue, from)); it.Valid() {
+			key, ok = it.Item().KeyCopy(nil)[1:], true
+		}
+		return nil
+	})
+	return key, ok, err
+}
+
 // each does not have values prefetched: that takes a goroutine for each, and nearly all
 // lie beside their keys.
 func (s *Store) each(prefix []byte, fn func(*badger.Item) error) error {
