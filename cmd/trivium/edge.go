@@ -16,9 +16,6 @@ const (
 	// edgeRetry is the pause before a node that did not take a connection is asked
 	// again, unless something changes before.
 	edgeRetry = 50 * time.Millisecond
-	// relayBuffer is how many bytes of a connection are on their way through a node,
-	// each way.
-	relayBuffer = 32 << 10
 	// carryGreeting bounds the time until a node says whether it takes a connection.
 	carryGreeting = 5 * time.Second
 )
@@ -34,14 +31,10 @@ type edge struct {
 	mu      sync.Mutex
 	service *service
 	changed chan struct{} // closed and replaced when service changes
-	carried atomic.Int64
-	buffers sync.Pool
+	carried atomic.Int64  // connections of other nodes' clients, open
 }
 
-func (e *edge) init() {
-	e.changed = make(chan struct{})
-	e.buffers.New = func() any { b := make([]byte, relayBuffer); return &b }
-}
+func (e *edge) init() { e.changed = make(chan struct{}) }
 
 func (e *edge) get() *service {
 	e.mu.Lock()
@@ -105,10 +98,11 @@ func (n *node) carry(f *front, c net.Conn) {
 		if s := n.edge.get(); s != nil && s.put(f.Name, c) {
 			return
 		}
+		leader := n.replicas.Leader()
 		t, err := n.tunnel(ctx, f.Protocol, c)
 		if err == nil {
 			listener.Authenticated(c) // from here on the other node counts it
-			n.relay(c, t)
+			n.relays.run(n, &relay{client: c, tunnel: t, to: leader})
 			return
 		}
 		select {
@@ -156,32 +150,4 @@ func (n *node) tunnel(ctx context.Context, protocol string, c net.Conn) (net.Con
 // forward is admin.GateConfig.Forward.
 func (n *node) forward(ctx context.Context, client net.Conn) (net.Conn, error) {
 	return n.tunnel(ctx, "http", client)
-}
-
-// relay copies both ways until both have ended, or one has failed.
-func (n *node) relay(c, t net.Conn) {
-	stop := context.AfterFunc(n.ctx, func() {
-		_ = c.Close()
-		_ = t.Close()
-	})
-	defer stop()
-	var other sync.WaitGroup
-	other.Go(func() { n.pour(c, t) })
-	n.pour(t, c)
-	other.Wait()
-	_ = c.Close()
-	_ = t.Close()
-}
-
-// pour copies from one end to the other, and passes on that it has ended.
-func (n *node) pour(to, from net.Conn) {
-	buf := n.edge.buffers.Get().(*[]byte)
-	defer n.edge.buffers.Put(buf)
-	_, err := io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, *buf)
-	half, ok := to.(interface{ CloseWrite() error })
-	if err == nil && ok && half.CloseWrite() == nil {
-		return
-	}
-	_ = to.Close()
-	_ = from.Close()
 }

@@ -48,6 +48,7 @@ type node struct {
 	wg     sync.WaitGroup
 	failed chan error // first failure
 	edge   edge
+	relays relays
 
 	tunnels sync.WaitGroup // acceptCarried, which ends with the replicas
 }
@@ -136,6 +137,7 @@ func (n *node) start() error {
 			}
 		})
 	}
+	n.wg.Go(n.watchLeader)
 	n.tunnels.Go(n.acceptCarried)
 	return nil
 }
