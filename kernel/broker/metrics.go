@@ -136,8 +136,8 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 
 func (a *alarms) collect(ch chan<- prometheus.Metric) {
 	now := a.now.Load()
-	for i, on := range []bool{now.Disk.On, now.Memory.On} {
-		name, v := [...]string{"disk", "memory"}[i], 0.0
+	for i, on := range []bool{now.Disk.On, now.Memory.On, now.Replicas.On} {
+		name, v := [...]string{"disk", "memory", "replicas"}[i], 0.0
 		if on {
 			v = 1
 		}
@@ -176,10 +176,32 @@ func (b *Broker) register(r prometheus.Registerer) error {
 	if r == nil {
 		return nil
 	}
-	c := collector{b}
+	c := registered{collector: collector{b}}
+	ch := make(chan *prometheus.Desc)
+	go func() {
+		defer close(ch)
+		c.collector.Describe(ch)
+	}()
+	for d := range ch {
+		c.descs = append(c.descs, d)
+	}
 	if err := r.Register(c); err != nil {
 		return fmt.Errorf("register metrics: %w", err)
 	}
 	b.onStop = func() { r.Unregister(c) }
 	return nil
+}
+
+// registered describes at any time what there was when it was registered: by that it
+// is found again, also when other metrics have come since.
+type registered struct {
+	collector
+	descs []*prometheus.Desc
+}
+
+// Describe implements prometheus.Collector.
+func (r registered) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range r.descs {
+		ch <- d
+	}
 }
