@@ -137,7 +137,7 @@ func (k *keyed) sum() uint64 {
 	var b []byte
 	err := k.store.Iterate(k.prefix, func(key, value []byte, index uint64) error {
 		b = binary.BigEndian.AppendUint64(b[:0], index)
-		b = appendBytes(appendBytes(b, key), value)
+		b = appendBytes(appendBytes(b, key[len(k.prefix):]), value)
 		_, err := sum.Write(b)
 		return err
 	})

@@ -38,6 +38,8 @@ type history struct {
 	sets []*TargetSet
 	life int
 
+	record *recording // nil: nobody looks
+
 	model model
 	churn *churn
 	pins  *pinsim
@@ -170,11 +172,11 @@ func (h *history) open(disk vfs.FS) error {
 	g.keyed.dirty.most = 1 + h.rng.Intn(6)
 	g.under.bury = h.bury
 	g.prop.delay = func() { h.delay = true }
-	if h.log, err = raftgroup.NewSim(log.Group(1), g.machine, meta, 1<<10); err != nil {
+	h.g = g
+	if h.log, err = raftgroup.NewSim(log.Group(1), h.replica(), meta, 1<<10); err != nil {
 		return err
 	}
 	g.prop.log, g.sealer.log = simLog{h.log, h}, simLog{h.log, h}
-	h.g = g
 	if meta.Index > 0 {
 		h.seen.restored++
 	}
@@ -276,6 +278,9 @@ func (h *history) quiet() bool {
 			h.delay, busy = false, true
 			h.g.prop.settleTimeout()
 		}
+	}
+	if h.record != nil && h.left == nil && h.err == nil {
+		h.record.look(h)
 	}
 	return h.left == nil && h.err == nil
 }

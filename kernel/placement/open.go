@@ -102,7 +102,7 @@ func openState(cfg Config) (*Group, *checkpoint.Store, checkpoint.Meta, error) {
 		machine: m, store: store, keys: keys, looked: g.disk.look, alone: g.alone, clock: g.clock, metrics: &g.metrics,
 		logger: cfg.Logger, kept: kept, wake: make(chan struct{}, 1), stepped: make(chan struct{}, 1),
 	}
-	m.sealer = g.sealer
+	m.sealer, m.index = g.sealer, meta.Index
 	g.puller = newPuller(&cfg, m, &g.metrics)
 	g.puller.peers = func() bool { return !g.alone() }
 	g.puller.serving = func() bool { return g.leading.Load() != 0 }
