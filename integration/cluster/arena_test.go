@@ -53,9 +53,14 @@ func (a *arena) whole() {
 	}
 }
 
-// strike lets a nemesis work, and waits until all clients get on again.
+// strike lets a nemesis work, and waits until all clients get on again. After the
+// first that something is wrong with, others do nothing: they would hide it.
 func (a *arena) strike(n nemesis) {
 	a.t.Helper()
+	if a.t.Failed() {
+		a.t.Logf("%-24s not run", n.name)
+		return
+	}
 	begin, before := time.Now(), a.l.work.Counts()
 	n.run(a)
 	broken := time.Since(begin)

@@ -38,3 +38,21 @@ func TestDisksOnOneNode(t *testing.T) {
 	}
 	a.judge()
 }
+
+// TestClientsInANetwork: the clients reach a node through a network of its own,
+// whose link to them is slow and lossy for a while.
+func TestClientsInANetwork(t *testing.T) {
+	full(t)
+	a := newArena(t, harness.ClusterConfig{Nodes: 1, Network: true}, 8)
+	a.strike(nemesis{"slow and lossy link to clients", func(a *arena) {
+		a.c.Net.Both(0, 1, harness.Link{Delay: 5 * time.Millisecond, Loss: 0.02})
+		a.hold(3 * time.Second)
+		a.c.Net.Heal()
+	}})
+	a.strike(nemesis{"clients are cut off", func(a *arena) {
+		a.c.Net.Both(0, 1, harness.Link{Cut: true})
+		a.hold(4 * time.Second)
+		a.c.Net.Heal()
+	}})
+	a.judge()
+}

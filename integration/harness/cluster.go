@@ -1,7 +1,9 @@
 package harness
 
 import (
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -133,16 +135,25 @@ func (n *Node) place() error {
 		n.Peers = host + "7420"
 		return nil
 	}
-	var err error
-	if n.Addresses, err = freeAddresses(); err != nil {
-		return err
+	for _, addr := range []*string{&n.AMQP, &n.MQTT, &n.Kafka, &n.HTTP, &n.Peers} {
+		var err error
+		if *addr, err = lastingAddress(); err != nil {
+			return err
+		}
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return fmt.Errorf("find a free port: %w", err)
+	return nil
+}
+
+// lastingAddress returns a loopback address that is free now, and stays so while
+// its node is down: the system gives connections no ports so low.
+func lastingAddress() (string, error) {
+	for range 1000 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10000+rand.IntN(22000)))
+		if err == nil {
+			return l.Addr().String(), l.Close()
+		}
 	}
-	n.Peers = l.Addr().String()
-	return l.Close()
+	return "", errors.New("no free port from 10000 to 32000")
 }
 
 // Run starts the node (again) on the same data directory and addresses and

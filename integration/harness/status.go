@@ -14,14 +14,17 @@ import (
 
 // Status is what a node says of its cluster.
 type Status struct {
-	Nodes []struct {
-		Node     string `json:"node"`
-		Serving  bool   `json:"serving"`
-		Voter    bool   `json:"voter"`
-		Draining bool   `json:"draining"`
-		Alive    bool   `json:"reachable"`
-		Whole    bool   `json:"whole"`
-	} `json:"nodes"`
+	Nodes []StatusNode `json:"nodes"`
+}
+
+// StatusNode is one node, as another one sees it.
+type StatusNode struct {
+	Node     string `json:"node"`
+	Serving  bool   `json:"serving"`
+	Voter    bool   `json:"voter"`
+	Draining bool   `json:"draining"`
+	Alive    bool   `json:"reachable"`
+	Whole    bool   `json:"whole"`
 }
 
 // Checksums are those of a node's replicas, by partition, as of one entry of the log.
@@ -63,6 +66,22 @@ func (n *Node) ask(method, path string, body []byte, out any) error {
 // Status asks a node.
 func (n *Node) Status() (s Status, err error) {
 	err = n.ask(http.MethodGet, "/api/cluster", nil, &s)
+	if err != nil && strings.Contains(err.Error(), "404") {
+		var o struct {
+			Node string `json:"node"`
+		}
+		if err = n.ask(http.MethodGet, "/api/overview", nil, &o); err == nil {
+			_, id, _ := strings.Cut(o.Node, "@")
+			for _, other := range n.cluster.Nodes {
+				if !other.Removed {
+					var one StatusNode
+					one.Node, one.Voter, one.Alive, one.Whole = strconv.Itoa(other.ID), true, true, true
+					one.Serving = one.Node == id
+					s.Nodes = append(s.Nodes, one)
+				}
+			}
+		}
+	}
 	return s, err
 }
 
