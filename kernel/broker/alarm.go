@@ -25,10 +25,12 @@ type Alarm struct {
 type Alarms struct {
 	Disk   Alarm
 	Memory Alarm
+	// Replicas: so many nodes are low on disk that soon no majority could write.
+	Replicas Alarm
 }
 
 // Any reports whether an alarm is on.
-func (a *Alarms) Any() bool { return a.Disk.On || a.Memory.On }
+func (a *Alarms) Any() bool { return a.Disk.On || a.Memory.On || a.Replicas.On }
 
 // Short names what the node is short of, such as "memory & disk"; "" is nothing.
 func (a *Alarms) Short() string {
@@ -36,7 +38,7 @@ func (a *Alarms) Short() string {
 	if a.Memory.On {
 		short = append(short, "memory")
 	}
-	if a.Disk.On {
+	if a.Disk.On || a.Replicas.On {
 		short = append(short, "disk")
 	}
 	return strings.Join(short, " & ")
@@ -50,7 +52,7 @@ type alarms struct {
 
 	mu     sync.Mutex // one change at a time
 	now    atomic.Pointer[Alarms]
-	raised [2]atomic.Uint64 // disk, memory: how often so far
+	raised [3]atomic.Uint64 // disk, memory, replicas: how often so far
 }
 
 func newAlarms(log zerolog.Logger) *alarms {
@@ -103,12 +105,37 @@ func (a *alarms) memory(on bool, used, limit int64) {
 	a.log.Info().Int64("used", used).Int64("limit", limit).Msg("there is memory again: publishes are taken")
 }
 
+// replicas raises or ends the alarm about the disks of nodes: low of them, of those
+// that vote, or down.
+func (a *alarms) replicas(on bool, low, voters int) {
+	if a.now.Load().Replicas.On == on {
+		return
+	}
+	a.change(func(now *Alarms) {
+		now.Replicas = Alarm{}
+		if on {
+			a.raised[2].Add(1)
+			now.Replicas = Alarm{On: true, Since: time.Now(), Reason: fmt.Sprintf("%d of %d nodes are low on disk or down", low, voters)}
+		}
+	})
+	if on {
+		a.log.Error().Int("low", low).Int("voters", voters).Msg("too few nodes have room on their disks: publishes are refused")
+		return
+	}
+	a.log.Info().Msg("enough nodes have room on their disks again: publishes are taken")
+}
+
+var errLowReplicas = &kernel.Error{Code: kernel.CodePressure, Detail: "too few nodes have room on their disks"}
+
 var errLowMemory = &kernel.Error{Code: kernel.CodePressure, Detail: "the node is low on memory"}
 
 // hold is placement.Config.Hold. The disk is the placement group's own to refuse for.
 func (a *alarms) hold() error {
-	if a.now.Load().Memory.On {
+	switch now := a.now.Load(); {
+	case now.Memory.On:
 		return errLowMemory
+	case now.Replicas.On:
+		return errLowReplicas
 	}
 	return nil
 }
@@ -127,8 +154,9 @@ func (c *Conn) WatchAlarms(fn func()) { c.alarmed.Store(&fn) }
 // watchAlarms tells the connections of changes and looks at the memory, until the
 // broker closes.
 func (b *Broker) watchAlarms(m *memoryGauge) {
-	tick := time.NewTicker(memoryLook)
+	tick, others := time.NewTicker(memoryLook), time.NewTicker(replicasLook)
 	defer tick.Stop()
+	defer others.Stop()
 	for {
 		select {
 		case <-b.ctx.Done():
@@ -144,6 +172,29 @@ func (b *Broker) watchAlarms(m *memoryGauge) {
 			}
 		case <-tick.C:
 			m.look(b.alarms)
+		case <-others.C:
+			b.node.lookAtReplicas()
 		}
 	}
 }
+
+// replicasLook is how often the node looks at what others have told of their disks.
+const replicasLook = time.Second
+
+// lookAtReplicas raises or ends the alarm about the disks of the nodes that vote.
+func (n *Node) lookAtReplicas() {
+	voters, short := 0, 0
+	for _, m := range n.Members() {
+		if m.Learner {
+			continue
+		}
+		voters++
+		if m.Self && n.lowOnDisk() || !m.Self && (m.Low || !m.Reachable) {
+			short++
+		}
+	}
+	n.alarms.replicas(voters > 1 && voters-short <= voters/2, short, voters)
+}
+
+// lowOnDisk is what other nodes are told.
+func (n *Node) lowOnDisk() bool { return n.alarms.now.Load().Disk.On }

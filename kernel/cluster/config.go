@@ -34,6 +34,8 @@ type Config struct {
 	// Secret is what all nodes of the cluster have in common, for those that join.
 	Secret  []byte
 	Version string
+	// Low reports whether this node is low on disk. May be nil.
+	Low func() bool
 	// Clock is the time by which this node counts, in milliseconds, and OnClock is told
 	// that of another one, every second or so. May be nil.
 	Clock   func() int64

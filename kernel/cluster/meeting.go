@@ -30,6 +30,7 @@ type Info struct {
 	Fronts                           []catalog.Front
 	Version                          string
 	Clock                            int64 // by which it counts, ms; 0 = it does not say
+	Low                              bool  // on disk
 	Attached                         bool  // Groups are known
 	Groups                           []GroupInfo
 }
@@ -310,6 +311,7 @@ func (n *Node) info() Info {
 	if n.cfg.Clock != nil {
 		info.Clock = n.cfg.Clock()
 	}
+	info.Low = n.cfg.Low != nil && n.cfg.Low()
 	r := n.replicas.Load()
 	if r == nil {
 		return info

@@ -21,6 +21,7 @@ type Member struct {
 	Draining                bool
 	Self                    bool
 	Reachable               bool // within the last seconds; true for Self
+	Low                     bool // on disk, as it has told
 }
 
 // fronts are addresses in a fixed order.
@@ -54,7 +55,8 @@ func (n *Node) Members() []Member {
 		for _, f := range c.Fronts {
 			m.Fronts[f.Name] = f.Address
 		}
-		m.Reachable = m.Self || n.fresh(c.Raft) != nil
+		told := n.fresh(c.Raft)
+		m.Reachable, m.Low = m.Self || told != nil, told != nil && told.Low
 		out = append(out, m)
 	})
 	return out
