@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 )
 
 const (
@@ -16,37 +19,32 @@ const (
 	maxSegmentStreams = 4
 )
 
-// ErrNoSegment: no other node has that segment now.
+// ErrNoSegment: no other node has sent that segment. It matches fs.ErrNotExist if all
+// were asked, and said that they have it not.
 var ErrNoSegment = errors.New("cluster: no other node has the segment")
 
-// Segment reads a segment of a group from another replica, beginning at a byte.
-// Whoever has it: the leader is asked first. A read that fails may be gone on with from
-// where it has come to. Implements placement.Source.
+// Segment reads a segment of a group from another replica, beginning at a byte: from
+// another one at each call, since what one has may be damaged. A read that fails may be
+// gone on with from where it has come to. Implements placement.Source.
 func (n *Node) Segment(ctx context.Context, group uint32, id uint64, from int64) (io.ReadCloser, error) {
-	var errs []error
-	for _, p := range n.sources(group) {
+	list := n.others()
+	turn, without := int(n.asked.Add(1)), 0
+	errs := []error{ErrNoSegment}
+	for i := range list {
+		p := list[(turn+i)%len(list)]
 		r, err := n.openRemote(ctx, p, segmentRequest{Group: group, ID: id, From: from})
 		if err == nil {
 			return r, nil
 		}
+		if status.Code(err) == codes.NotFound {
+			without++
+		}
 		errs = append(errs, fmt.Errorf("node %s: %w", p.Node, err))
 	}
-	return nil, errors.Join(append([]error{ErrNoSegment}, errs...)...)
-}
-
-// sources are the other members, the leader of the group first.
-func (n *Node) sources(group uint32) []peer {
-	leader := ""
-	if g := n.replicas.Load().group(group); g != nil {
-		_, leader = g.Raft.Leader()
+	if without == len(list) && without > 0 {
+		errs = append(errs, fs.ErrNotExist)
 	}
-	list := n.others()
-	for i, p := range list {
-		if p.Raft == leader {
-			list[0], list[i] = list[i], list[0]
-		}
-	}
-	return list
+	return nil, errors.Join(errs...)
 }
 
 // openRemote opens a segment at a node, and has read the first bytes of it.
@@ -140,6 +138,9 @@ func (n *Node) answerSegment(s grpc.ServerStream) error {
 		return s.Context().Err()
 	}
 	file, size, err := g.Segment(req.ID)
+	if errors.Is(err, fs.ErrNotExist) {
+		return status.Error(codes.NotFound, err.Error())
+	}
 	if err != nil {
 		return err
 	}
