@@ -13,6 +13,7 @@ import (
 	"github.com/trivium-mq/trivium/metasvc/catalog"
 	"github.com/trivium-mq/trivium/metasvc/raftgroup"
 	"github.com/trivium-mq/trivium/storage/checkpoint"
+	"github.com/trivium-mq/trivium/storage/keyfile"
 	"github.com/trivium-mq/trivium/storage/vfs"
 	"github.com/trivium-mq/trivium/storage/wal"
 )
@@ -25,7 +26,7 @@ var ErrDamaged = errors.New("the data directory is damaged")
 
 // advise adds to an error of damage what to do about it.
 func advise(err error) error {
-	for _, damage := range []error{wal.ErrCorrupt, raftgroup.ErrCorrupt, checkpoint.ErrCorrupt, ErrIncomplete} {
+	for _, damage := range []error{wal.ErrCorrupt, raftgroup.ErrCorrupt, checkpoint.ErrCorrupt, keyfile.ErrDamaged, ErrIncomplete} {
 		if errors.Is(err, damage) {
 			return fmt.Errorf("%w; `trivium recover --check` tells what is lost", err)
 		}

@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -201,10 +202,26 @@ func TestVersion(t *testing.T) {
 	must(t, write(open(t, disk), 3))
 	f, err := disk.OpenFile("c/" + meta(3).ID() + suffix)
 	must(t, err)
-	_, err = f.WriteAt([]byte{version + 1}, 4)
+	size, err := f.Size()
+	must(t, err)
+	head := make([]byte, size)
+	_, err = f.ReadAt(head, 0)
+	must(t, err)
+	head[4] = version + 1
+	n := binary.LittleEndian.Uint32(head[32:])
+	binary.LittleEndian.PutUint32(head[headerSize-4:], headerSum(head[:headerSize+n]))
+	_, err = f.WriteAt(head, 0)
 	must(t, err)
 	if _, err := Open(disk, "c"); !errors.Is(err, ErrVersion) {
 		t.Errorf("wrong version: %v", err)
+	}
+	head[4] = version
+	binary.LittleEndian.PutUint32(head[headerSize-4:], headerSum(head[:headerSize+n]))
+	head[4] = version + 1 // the byte is damaged
+	_, err = f.WriteAt(head, 0)
+	must(t, err)
+	if s, err := Open(disk, "c"); err != nil || len(s.Damage()) != 1 || !errors.Is(s.Damage()[0], ErrCorrupt) {
+		t.Errorf("damaged version byte: %v", err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"io"
 	"path"
+	"slices"
 
 	"github.com/trivium-mq/trivium/storage/vfs"
 )
@@ -143,6 +144,9 @@ func readMeta(f vfs.File) (Meta, error) {
 		return Meta{}, err
 	}
 	m, configuration, err := decodeFixed(head)
+	if errors.Is(err, ErrVersion) && wasOurs(f, head, size) {
+		err = fmt.Errorf("%w: version byte", ErrCorrupt)
+	}
 	if err != nil {
 		return Meta{}, err
 	}
@@ -167,6 +171,23 @@ func readMeta(f vfs.File) (Meta, error) {
 		return Meta{}, fmt.Errorf("%w: payload of %d bytes in a file of %d", ErrCorrupt, m.Size, size)
 	}
 	return m, nil
+}
+
+// wasOurs says whether of a header nothing but the version byte is another than it was
+// written: then it is damaged, and not of another version, which has a sum of its own.
+func wasOurs(f vfs.File, head []byte, size int64) bool {
+	fixed := slices.Clone(head)
+	fixed[4] = version
+	m, configuration, err := decodeFixed(fixed)
+	if err != nil || size < int64(headerSize+configuration+footerSize) {
+		return false
+	}
+	all := make([]byte, headerSize+configuration)
+	if _, err := f.ReadAt(all, 0); err != nil {
+		return false
+	}
+	all[4] = version
+	return string(all) == string(encodeHeader(Meta{Index: m.Index, Term: m.Term, ConfigurationIndex: m.ConfigurationIndex, Configuration: all[headerSize:]}))
 }
 
 func readFooter(f vfs.File, size int64) (payload int64, sum uint32, err error) {

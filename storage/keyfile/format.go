@@ -107,6 +107,9 @@ func (m Meta) checkHeader(b []byte) error {
 	case string(b[:7]) != magic:
 		return fmt.Errorf("%w: no header", ErrDamaged)
 	case b[7] != Version:
+		if string(b[8:]) == string(m.header()[8:]) { // the sum is that of ours
+			return fmt.Errorf("%w: version byte", ErrDamaged)
+		}
 		return fmt.Errorf("%w %d", ErrVersion, b[7])
 	case string(b) != string(m.header()):
 		return fmt.Errorf("%w: header of another file", ErrDamaged)

@@ -2,8 +2,10 @@ package keyfile
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"maps"
 	"math/rand"
@@ -112,12 +114,23 @@ func TestDamage(t *testing.T) {
 		bad := bytes.Clone(all)
 		bad[at] ^= 0x10
 		err := readAll(bytes.NewReader(bad), m, none)
-		if want := ErrDamaged; at == 7 && !errors.Is(err, ErrVersion) || at != 7 && !errors.Is(err, want) {
+		if !errors.Is(err, ErrDamaged) {
 			t.Fatalf("byte %d changed: %v", at, err)
 		}
 		if err := readAll(bytes.NewReader(all[:at]), m, none); !errors.Is(err, ErrDamaged) {
 			t.Fatalf("cut at %d: %v", at, err)
 		}
+	}
+	bad := bytes.Clone(all)
+	bad[7]++ // and the sum is that of the other version
+	binary.BigEndian.PutUint32(bad[28:], crc32.Checksum(bad[:28], castagnoli))
+	if err := readAll(bytes.NewReader(bad), m, none); !errors.Is(err, ErrVersion) {
+		t.Fatalf("another version: %v", err)
+	}
+	bad = bytes.Clone(all)
+	bad[7]++
+	if err := readAll(bytes.NewReader(bad), m, none); !errors.Is(err, ErrDamaged) {
+		t.Fatalf("a damaged version byte: %v", err)
 	}
 	if err := readFile(fs, "d", Meta{Kind: Delta, Index: 77, Size: 1}, none); !errors.Is(err, ErrDamaged) {
 		t.Fatalf("a missing file: %v", err)

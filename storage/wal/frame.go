@@ -124,7 +124,12 @@ func getFileHeader(b []byte, seq uint64) (salt uint32, err error) {
 	if len(b) < fileHeaderSize || string(b[:4]) != fileMagic {
 		return 0, errHeader
 	}
-	if b[4] != fileVersion {
+	if v := b[4]; v != fileVersion {
+		b[4] = fileVersion
+		sum := crc32.Checksum(b[:20], castagnoli)
+		if b[4] = v; binary.LittleEndian.Uint32(b[20:]) == sum {
+			return 0, errHeader // it was ours: the byte itself is damaged
+		}
 		return 0, errVersion
 	}
 	if binary.LittleEndian.Uint32(b[20:]) != crc32.Checksum(b[:20], castagnoli) ||

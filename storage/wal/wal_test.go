@@ -2,7 +2,9 @@ package wal
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"hash/crc32"
 	"io"
 	"math/rand"
 	"slices"
@@ -227,6 +229,15 @@ func TestVersion(t *testing.T) {
 	f, err := disk.OpenFile(fileName("wal", 1))
 	must(t, err)
 	_, err = f.WriteAt([]byte{fileVersion + 1}, 4)
+	must(t, err)
+	if _, err := Open(disk, "wal", Options{}); !errors.Is(err, ErrCorrupt) {
+		t.Errorf("damaged version byte: %v", err)
+	}
+	head := make([]byte, fileHeaderSize)
+	_, err = f.ReadAt(head, 0)
+	must(t, err)
+	binary.LittleEndian.PutUint32(head[20:], crc32.Checksum(head[:20], castagnoli))
+	_, err = f.WriteAt(head, 0)
 	must(t, err)
 	if _, err := Open(disk, "wal", Options{}); !errors.Is(err, ErrVersion) {
 		t.Errorf("wrong version: %v", err)
