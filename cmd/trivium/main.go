@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -55,11 +56,36 @@ func root() *cobra.Command {
 		Version:       Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Args:          knownCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	cmd.AddCommand(serveCommand(), configCommand(), benchCommand(), hashCommand(), recoverCommand(os.Stdout))
+	cmd.AddCommand(serveCommand(), configCommand(), benchCommand(), hashCommand(), recoverCommand(os.Stdout), versionCommand())
 	cmd.AddCommand(cli.Commands(os.Stdin, os.Stdout)...)
 	return cmd
+}
+
+// versionCommand prints what --version does.
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version", Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s version %s\n", cmd.Root().Name(), Version)
+			return err
+		},
+	}
+}
+
+// knownCommand refuses what is no command, and names what may have been meant.
+func knownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	hint := "`trivium --help` lists them"
+	if cmd.SuggestionsMinimumDistance = 2; len(cmd.SuggestionsFor(args[0])) > 0 {
+		hint = "did you mean " + strings.Join(cmd.SuggestionsFor(args[0]), " or ") + "?"
+	}
+	return usageError{fmt.Errorf("unknown command %q; %s", args[0], hint)}
 }
 
 // noArgs refuses stray arguments with the usage exit code.

@@ -64,6 +64,14 @@ func TestUsageErrorsAreOneLineAndExitCode2(t *testing.T) {
 	})
 	t.Run("unknown flag", func(t *testing.T) { refused(t, nil, "--prot", quiet(t, "--prot", "1")...) })
 	t.Run("stray argument", func(t *testing.T) { refused(t, nil, "now", quiet(t, "now")...) })
+	t.Run("unknown command", func(t *testing.T) { refused(t, nil, `unknown command "bogus"; `, "bogus") })
+	t.Run("nearly a command", func(t *testing.T) { refused(t, nil, `unknown command "qeue"; did you mean queue?`, "qeue") })
+	t.Run("unknown command below", func(t *testing.T) { refused(t, nil, `unknown command "bogus"`, "queue", "bogus") })
+	t.Run("origin that no browser sends", func(t *testing.T) {
+		refused(t, nil, "mqtt.ws_origins", quiet(t, "--mqtt-ws-origins", "app.example.com")...)
+	})
+	t.Run("empty name", func(t *testing.T) { refused(t, nil, "NAME is empty", "queue", "delete", "") })
+	t.Run("default tenant", func(t *testing.T) { refused(t, nil, "--yes", "tenant", "delete", "/", "--url", "http://"+b.HTTP) })
 	t.Run("bad address", func(t *testing.T) { refused(t, nil, "mqtt.listen", quiet(t, "--mqtt", "1883")...) })
 	t.Run("bad level", func(t *testing.T) { refused(t, nil, "log.level", quiet(t, "--log-level", "loud")...) })
 	t.Run("wildcard advertised", func(t *testing.T) {
@@ -77,6 +85,20 @@ func TestUsageErrorsAreOneLineAndExitCode2(t *testing.T) {
 		}
 		refused(t, nil, "node", quiet(t, "--data", b.Dir, "--node-id", "7")...)
 	})
+}
+
+// TestVersion: the version is told in both ways, with exit code 0, and so is the help
+// without a command.
+func TestVersion(t *testing.T) {
+	var told []string
+	for _, args := range [][]string{{"version"}, {"--version"}, {}} {
+		out, err := exec.Command(harness.Binary(t), args...).Output()
+		harness.Must(t, err)
+		told = append(told, string(out))
+	}
+	if told[0] != told[1] || !strings.HasPrefix(told[0], "trivium version ") || !strings.Contains(told[2], "serve") {
+		t.Errorf("%q", told)
+	}
 }
 
 // TestSIGTERMDrains: with clients of every protocol connected and holding

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -55,6 +56,7 @@ func Commands(in io.Reader, out io.Writer) []*cobra.Command {
 		a.queueCommand(), a.exchangeCommand(), a.bindingCommand(), a.topicCommand(), a.groupCommand(),
 		a.connectionCommand(), a.channelCommand(), a.consumerCommand(), a.userCommand(), a.tenantCommand(),
 		a.permissionCommand(), a.topicPermissionCommand(), a.policyCommand(), a.definitionsCommand(), a.nodeCommand(),
+		a.clusterCommand(),
 	}
 	for _, cmd := range list {
 		a.flags(cmd)
@@ -96,7 +98,7 @@ func (a *app) verb(use, short string, least, most int, run func(c *client, args 
 			if len(args) < least || len(args) > most {
 				return usage("usage: %s", cmd.UseLine())
 			}
-			return nil
+			return checkNames(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.client(cmd.Context())
@@ -106,6 +108,27 @@ func (a *app) verb(use, short string, least, most int, run func(c *client, args 
 			return run(c, args)
 		},
 	}
+}
+
+// nameArguments are the arguments that name something: an empty one would ask the node
+// for something else.
+var nameArguments = []string{"NAME", "USER", "EXCHANGE", "QUEUE"}
+
+// checkNames refuses empty names.
+func checkNames(cmd *cobra.Command, args []string) error {
+	labels := strings.Fields(cmd.Use)[1:]
+	for i, arg := range args {
+		if i == len(labels) {
+			break
+		}
+		if label := strings.Trim(labels[i], "[]"); arg == "" && slices.Contains(nameArguments, label) {
+			return usage("%s: %s is empty", cmd.CommandPath(), label)
+		}
+	}
+	if f := cmd.Flags().Lookup("tenant"); f != nil && f.Changed && f.Value.String() == "" {
+		return usage("%s: --tenant is empty", cmd.CommandPath())
+	}
+	return nil
 }
 
 // lister makes a command that prints a listing. With scoped the listing of one

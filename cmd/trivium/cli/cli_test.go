@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -137,6 +138,7 @@ func TestRequests(t *testing.T) {
 		"connection close c --reason noon":                                          {"DELETE", "/api/connections/c", "", "", "noon"},
 		"user delete u":                                                             {"DELETE", "/api/users/u", "", "", ""},
 		"tenant add v --description d":                                              {"PUT", "/api/vhosts/v", `{"description":"d"}`, "", ""},
+		"tenant delete / --yes":                                                     {"DELETE", "/api/vhosts/%2F", "", "", ""},
 		"tenant delete v":                                                           {"DELETE", "/api/vhosts/v", "", "", ""},
 		"permission set u a b c -t v":                                               {"PUT", "/api/permissions/v/u", `{"configure":"a","read":"c","write":"b"}`, "", ""},
 		"permission clear u":                                                        {"DELETE", "/api/permissions/%2F/u", "", "", ""},
@@ -204,6 +206,16 @@ func TestErrors(t *testing.T) {
 		got, _, err := run(t, 200, "[]", "", strings.Fields(line)...)
 		if _, ok := errors.AsType[UsageError](err); !ok || len(got) > 0 {
 			t.Errorf("%q: %v, asked %v", line, err, got)
+		}
+	}
+	for _, args := range [][]string{
+		{"queue", "delete", ""}, {"user", "add", "", "p"}, {"user", "add", "u", ""}, {"binding", "create", "", "q"}, {"binding", "create", "x", ""},
+		{"permission", "clear", ""}, {"policy", "set", "", "^q", "{}"}, {"tenant", "delete", ""}, {"queue", "delete", "q", "--tenant", ""},
+		{"tenant", "delete", "/"},
+	} {
+		got, _, err := run(t, 404, "{}", "", args...)
+		if _, ok := errors.AsType[UsageError](err); !ok || len(slices.DeleteFunc(got, func(a asked) bool { return a.method == "GET" })) > 0 {
+			t.Errorf("%q: %v, asked %v", args, err, got)
 		}
 	}
 	gone := httptest.NewServer(nil)

@@ -65,6 +65,9 @@ func (a *app) userTags() *cobra.Command {
 // secret is the password among the arguments, or else the first line of the
 // input.
 func (a *app) secret(args []string) (string, error) {
+	if len(args) > 1 && args[1] == "" {
+		return "", usage("the password is empty")
+	}
 	if len(args) > 1 {
 		return args[1], nil
 	}
@@ -84,9 +87,14 @@ func (a *app) tenantCommand() *cobra.Command {
 		return c.put(path("vhosts", args[0]), map[string]any{"description": about})
 	})
 	add.Flags().StringVar(&about, "description", "", "what it is for")
+	var yes bool
 	remove := a.verb("delete NAME", "Delete a tenant with everything in it", 1, 1, func(c *client, args []string) error {
+		if args[0] == defaultTenant && !yes {
+			return usage("tenant %q is the one of all clients that name none; with --yes it is deleted with everything in it", args[0])
+		}
 		return c.remove(path("vhosts", args[0]))
 	})
+	remove.Flags().BoolVar(&yes, "yes", false, "also the default tenant "+defaultTenant)
 	cmd := noun("tenant", "Tenants (virtual hosts)", a.lister("List tenants", "vhosts", false,
 		column{"name", "name"}, column{"description", "description"}, column{"tags", "tags"},
 	), add, remove)

@@ -252,3 +252,22 @@ func TestSettingsAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestWebOrigins: what no browser sends as an origin is a problem, and not a page that
+// may never connect.
+func TestWebOrigins(t *testing.T) {
+	for _, good := range []string{"*", "null", "https://app.example.com", "http://localhost:8080", "https://[::1]:8443", "https://a.example.com/", "capacitor://localhost"} {
+		if _, problems := load(t, "", nil, []string{"--mqtt-ws-origins", good}); len(problems) > 0 {
+			t.Errorf("%s: %v", good, problems)
+		}
+	}
+	for _, bad := range []string{
+		"app.example.com", "https://", "https://a.example.com/path", "https://a.example.com?q", "https://u@a.example.com", "https://*.example.com",
+		"https://a.example.com:", "https://a.example.com:99999", "https://a.example.com:443", "http://a.example.com:80", "//a.example.com", "https://a b",
+	} {
+		_, problems := load(t, "", nil, []string{"--mqtt-ws-origins", bad})
+		if len(problems) != 1 || problems[0].Setting != "mqtt.ws_origins" || !strings.Contains(problems[0].Text, bad) {
+			t.Errorf("%s: %v", bad, problems)
+		}
+	}
+}

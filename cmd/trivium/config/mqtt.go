@@ -1,5 +1,11 @@
 package config
 
+import (
+	"net/url"
+	"strconv"
+	"strings"
+)
+
 // MQTT is the front-end for MQTT 3.1.1 and 5.
 type MQTT struct {
 	Listen           Address  `key:"listen" default:"127.0.0.1:1883" flag:"mqtt" about:"MQTT ''host:port''"`
@@ -21,4 +27,37 @@ func (m *MQTT) check(p *problems) {
 	if m.WSPath == "" || m.WSPath[0] != '/' {
 		p.add("mqtt.ws_path", "%q does not begin with /", m.WSPath)
 	}
+	for _, origin := range m.WSOrigins {
+		if wrong := originProblem(origin); wrong != "" {
+			p.add("mqtt.ws_origins", "%q %s", origin, wrong)
+		}
+	}
+}
+
+// originProblem says what is wrong with a web origin as browsers write it (RFC 6454
+// section 7): scheme://host or scheme://host:port. "" is nothing; so are * and null,
+// the origin of pages from files.
+func originProblem(origin string) string {
+	if origin == "*" || origin == "null" {
+		return ""
+	}
+	u, err := url.Parse(strings.TrimSuffix(origin, "/"))
+	switch {
+	case err != nil || u.Scheme == "" || u.Hostname() == "":
+		return "is no origin such as https://app.example.com"
+	case u.User != nil || u.Path != "" || u.RawQuery != "" || u.ForceQuery || strings.Contains(origin, "#"):
+		return "has more than scheme, host and port: it matches no page"
+	case strings.Contains(u.Host, "*"):
+		return "has a *: hosts are named one by one"
+	case strings.HasSuffix(u.Host, ":"), u.Port() != "" && !validPort(u.Port()):
+		return "has no valid port"
+	case u.Scheme == "http" && u.Port() == "80", u.Scheme == "https" && u.Port() == "443":
+		return "names the port that browsers leave out: it matches no page"
+	}
+	return ""
+}
+
+func validPort(text string) bool {
+	n, err := strconv.ParseUint(text, 10, 16)
+	return err == nil && n > 0
 }
