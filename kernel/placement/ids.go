@@ -9,7 +9,7 @@ import (
 // Bounds of what is remembered of the ids of messages.
 const (
 	idsInPartition = 100_000
-	idsInGroup     = 1 << 20 // about 70 MB
+	idsInGroup     = 1 << 20 // about 90 MB of memory
 	idsSwept       = 16      // that are too old go at once
 
 	firstIDs = 8   // room of the first chunk of a partition
