@@ -3,6 +3,7 @@ package amqp
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/protocols/amqp/wire"
@@ -81,6 +82,7 @@ func BenchmarkPublishConfirm(b *testing.B) {
 				c.flush()
 				c.detach()
 				c.out.buf = c.out.buf[:0]
+				c.rec.now = time.Now().UnixMilli() // what conn.read does
 			}
 			fr, err := c.frames.Next()
 			if err != nil {

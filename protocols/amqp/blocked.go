@@ -173,6 +173,7 @@ func (c *conn) holdsDeliveries() bool {
 // connection.
 func (c *conn) relieve() error {
 	b := &c.blocked
+	c.rec.now = time.Now().UnixMilli()
 	for len(b.list) > 0 && !c.closing.Load() {
 		if c.blocked.link.Alarms().Any() {
 			break

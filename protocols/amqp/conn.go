@@ -51,6 +51,7 @@ type conn struct {
 	renewed  time.Time     // when the read deadline was last set
 
 	channels map[uint16]*channel // changed under out.mu
+	last     *channel            // of them, whose frame was the last; nil = not known
 	partial  []*channel          // with a content that aliases the read buffer
 	settling []*consumer         // with settles or credit not yet handed on
 	returned []*confirms         // with outcomes of the reader's own to flush
@@ -219,7 +220,9 @@ func (c *conn) read(b []byte) (int, error) {
 			c.renewed = now
 		}
 	}
-	return c.nc.Read(b)
+	n, err := c.nc.Read(b)
+	c.rec.now = time.Now().UnixMilli() // of all that is read at once: a clock costs as much as a route
+	return n, err
 }
 
 // serve handles frames until the connection ends.
@@ -275,9 +278,12 @@ func (c *conn) frame(fr wire.Frame) error {
 	if fr.Channel == 0 {
 		return c.control(fr)
 	}
-	ch := c.channels[fr.Channel]
-	if ch == nil {
-		return c.unopened(fr)
+	ch := c.last
+	if ch == nil || ch.id != fr.Channel {
+		if ch = c.channels[fr.Channel]; ch == nil {
+			return c.unopened(fr)
+		}
+		c.last = ch
 	}
 	err := ch.frame(fr)
 	if err == nil {

@@ -18,6 +18,7 @@ func (c *conn) addChannel(ch *channel) {
 func (c *conn) dropChannel(id uint16) {
 	c.out.mu.Lock()
 	delete(c.channels, id)
+	c.last = nil
 	c.out.mu.Unlock()
 }
 

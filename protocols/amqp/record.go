@@ -63,6 +63,7 @@ func taken(name string) bool {
 // record aliases what it was built from.
 type builder struct {
 	record kernel.Record
+	now    int64    // when what it is given came, in ms since 1970; 0 = at this moment
 	text   []byte   // decimal numbers and made-up names of the record's headers
 	keys   []string // further routing keys
 	fields []byte   // content of the header table, aliased
@@ -174,17 +175,25 @@ func check(p *wire.Properties, user string) error {
 
 func (b *builder) timestamp(p *wire.Properties) {
 	if !p.Has(wire.HasTimestamp) {
-		b.record.Timestamp = time.Now().UnixMilli()
+		b.record.Timestamp = b.came()
 		return
 	}
 	if p.Timestamp <= maxTimestamp {
 		b.record.Timestamp = int64(p.Timestamp) * 1000
 	} else {
-		b.record.Timestamp = time.Now().UnixMilli()
+		b.record.Timestamp = b.came()
 	}
 	start := len(b.text)
 	b.text = strconv.AppendUint(b.text, p.Timestamp, 10)
 	b.add(kernel.HeaderTimestamp, b.text[start:len(b.text):len(b.text)])
+}
+
+// came is the time of a message whose publisher gives none.
+func (b *builder) came() int64 {
+	if b.now != 0 {
+		return b.now
+	}
+	return time.Now().UnixMilli()
 }
 
 // expiration turns the time to live into a time.

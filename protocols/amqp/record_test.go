@@ -160,7 +160,26 @@ func TestStoredRecords(t *testing.T) {
 	}
 }
 
-// Every table of every type comes back byte for byte.
+// TestTimeOfAPublish: a message without a time of its own has that of the read it
+// came with, or the present one if it did not come from a socket.
+func TestTimeOfAPublish(t *testing.T) {
+	var b builder
+	begin := time.Now().UnixMilli()
+	must(t, b.build(&wire.BasicPublish{}, &wire.Properties{}, nil, "guest"))
+	if at := b.record.Timestamp; at < begin || at > time.Now().UnixMilli() {
+		t.Errorf("%d, it was sent at %d", at, begin)
+	}
+	b.now = 12345
+	must(t, b.build(&wire.BasicPublish{}, &wire.Properties{}, nil, "guest"))
+	if b.record.Timestamp != 12345 {
+		t.Errorf("%d", b.record.Timestamp)
+	}
+	must(t, b.build(&wire.BasicPublish{}, &wire.Properties{Flags: wire.HasTimestamp, Timestamp: 99}, nil, "guest"))
+	if b.record.Timestamp != 99_000 {
+		t.Errorf("%d, the publisher has said 99 s", b.record.Timestamp)
+	}
+}
+
 // TestManyHeadersAreLetGo is row 23 of the faults: what one message with very many
 // headers took is not kept for as long as its connection lasts.
 func TestManyHeadersAreLetGo(t *testing.T) {
@@ -180,6 +199,7 @@ func TestManyHeadersAreLetGo(t *testing.T) {
 	}
 }
 
+// Every table of every type comes back byte for byte.
 func TestTablesComeBack(t *testing.T) {
 	for _, table := range []wire.Table{
 		{{Name: "a", Value: "text"}, {Name: "a", Value: "again"}, {Name: "", Value: ""}, {Name: "v"}},
