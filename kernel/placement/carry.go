@@ -31,7 +31,7 @@ func (g *Group) AppendKeyed(set *TargetSet, r *kernel.Record, puts []KV, once ke
 	if err := g.keyed.store.Room(size); err != nil {
 		return kernel.Errorf(kernel.CodeUnavailable, "", "", "%v", err)
 	}
-	return g.publish(publication{set: set, r: r, once: once, command: putCommand(puts), done: done, token: token})
+	return g.publish(&publication{set: set, r: r, once: once, command: putCommand(puts), done: done, token: token})
 }
 
 // putSize checks the keys of keyed writes and returns their bytes.

@@ -217,7 +217,7 @@ func (g *Group) Append(set *TargetSet, r *kernel.Record, done kernel.Completion,
 			return err
 		}
 	}
-	return g.publish(publication{set: set, r: r, done: done, token: token})
+	return g.publish(&publication{set: set, r: r, done: done, token: token})
 }
 
 func (g *Group) partitionRoom(set *TargetSet) error {

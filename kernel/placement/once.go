@@ -16,16 +16,16 @@ const maxSession = 2 * maxName
 // noted in the entry that carries the record, and the machine drops a record whose
 // use it has noted before. Its id is noted for each target by itself, and the targets
 // drop it that have it. A dropped one completes without error. If a target is
-// full and rejects a record with a number nobody gets it, and the number stays unused:
-// the error is that of IsQueueFull.
+// full and rejects a record with a number, or that is Whole, nobody gets it, and the
+// number stays unused: the error is that of IsQueueFull.
 func (g *Group) AppendOnce(set *TargetSet, r *kernel.Record, once kernel.Once, done kernel.Completion, token uint64) error {
 	if g.volatile { // what a number would be a repeat of goes with the process
-		once = kernel.Once{ID: once.ID}
+		once = kernel.Once{ID: once.ID, Whole: once.Session != "" || once.Whole}
 		if err := g.partitionRoom(set); err != nil {
 			return err
 		}
 	}
-	return g.publish(publication{set: set, r: r, once: once, done: done, token: token})
+	return g.publish(&publication{set: set, r: r, once: once, done: done, token: token})
 }
 
 // ReleaseOnce frees numbers of a session: they may be used again. Releasing twice

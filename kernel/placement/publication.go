@@ -17,13 +17,13 @@ type publication struct {
 }
 
 // publish is all kinds of appending one record.
-func (g *Group) publish(p publication) error {
-	err := g.prop.append(&p, g.limits.RecordBytes)
+func (g *Group) publish(p *publication) error {
+	err := g.prop.append(p, g.limits.RecordBytes)
 	switch {
 	case err != error(errQueueFull):
 		return err
-	case p.once.Session == "":
-		return g.appendLacking(&p)
+	case p.once.Session == "" && !p.once.Whole:
+		return g.appendLacking(p)
 	}
 	// A refused use of a number leaves nothing behind: it may be used again.
 	_, full := g.prop.split(p.set, int64(len(p.r.Value)))
