@@ -33,6 +33,7 @@ type Node struct {
 	facade  atomic.Pointer[Broker] // that serves, or is about to
 	aligner sync.WaitGroup
 	yield   func(context.Context) // see OnYield; may be nil
+	onClose func()                // undoes what was done outside: metrics
 	ctx     context.Context       // ends when Close begins
 	cancel  context.CancelFunc
 
@@ -64,8 +65,13 @@ func OpenNode(ctx context.Context, cfg Config) (*Node, error) {
 		n.settings = *cfg.Settings
 	}
 	n.ctx, n.cancel = context.WithCancel(context.Background())
-	if err := n.openReplicas(ctx); err != nil {
+	err := n.openReplicas(ctx)
+	if err == nil {
+		err = n.register()
+	}
+	if err != nil {
 		n.cancel()
+		n.aligner.Wait()
 		return nil, errors.Join(advise(err), n.replicas.close())
 	}
 	return n, nil
@@ -236,6 +242,9 @@ func (n *Node) Close() error {
 	n.mu.Unlock()
 	n.cancel()
 	n.aligner.Wait()
+	if n.onClose != nil {
+		n.onClose()
+	}
 	if err := n.replicas.close(); err != nil {
 		return fmt.Errorf("close the node: %w", err)
 	}
