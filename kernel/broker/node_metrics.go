@@ -1,0 +1,88 @@
+package broker
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/trivium-mq/trivium/metasvc"
+	"github.com/trivium-mq/trivium/metasvc/raftgroup"
+)
+
+// replicaCollector gives the figures of the replicas, also while the node does not
+// serve.
+type replicaCollector struct{ n *Node }
+
+var (
+	descServing  = desc("cluster_serving", "1 while this node serves the clients of all nodes.")
+	descMembers  = desc("cluster_members", "Nodes of the cluster, by whether this one has heard of them lately.", "state")
+	descLeads    = desc("raft_leader", "1 while this node leads the group.", "group")
+	descTerm     = desc("raft_term", "Term of the group.", "group")
+	descCommitAt = desc("raft_commit_index", "Index up to which the group's log is known to be committed.", "group")
+	descApplied  = desc("raft_applied_index", "Index up to which the group's log is applied here.", "group")
+	descLogBytes = desc("raft_log_bytes", "Bytes of the group's log that are kept.", "group")
+	descVoters   = desc("raft_voters", "Members of the group that vote.", "group")
+	descWhole    = desc("replica_whole", "1 while all segments of the placement group are here.")
+)
+
+// Describe implements prometheus.Collector.
+func (c replicaCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descServing, descMembers, descLeads, descTerm, descCommitAt, descApplied, descLogBytes, descVoters, descWhole} {
+		ch <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (c replicaCollector) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	n := c.n
+	gauge(descServing, flag(n.facade.Load() != nil))
+	gauge(descWhole, flag(n.durable.Whole()))
+	reachable, missing := 0, 0
+	for _, m := range n.Members() {
+		if m.Reachable {
+			reachable++
+		} else {
+			missing++
+		}
+	}
+	gauge(descMembers, float64(reachable), "reachable")
+	gauge(descMembers, float64(missing), "missing")
+	for _, g := range []struct {
+		id   int
+		raft *raftgroup.Group
+	}{{metasvc.CatalogGroup, n.catalog.Raft()}, {durablePlacement, n.durable.Raft()}} {
+		id, stats := strconv.Itoa(g.id), g.raft.Stats()
+		leads, _ := g.raft.Leader()
+		gauge(descLeads, flag(leads), id)
+		gauge(descTerm, float64(stats.Term), id)
+		gauge(descCommitAt, float64(stats.CommitIndex), id)
+		gauge(descApplied, float64(stats.AppliedIndex), id)
+		gauge(descLogBytes, float64(stats.LogBytes), id)
+		gauge(descVoters, float64(voters(g.raft)), id)
+	}
+}
+
+func flag(on bool) float64 {
+	if on {
+		return 1
+	}
+	return 0
+}
+
+// register adds the metrics of the replicas.
+func (n *Node) register() error {
+	r := n.cfg.Registerer
+	if r == nil {
+		return nil
+	}
+	c := replicaCollector{n}
+	if err := r.Register(c); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	n.onClose = func() { r.Unregister(c) }
+	return nil
+}
