@@ -43,11 +43,17 @@ type puller struct {
 	mu      sync.Mutex
 	damaged map[uint64]struct{} // have a file, which is to be exchanged
 	nowhere map[uint64]struct{} // no other replica has them
+	wrong   map[uint64]int      // how often what came was not the segment
 }
+
+// pullWrong is how often something else than a segment comes before nobody is taken
+// to have it: from each of several replicas twice.
+const pullWrong = 6
 
 func newPuller(cfg *Config, m *machine, metrics *Metrics) *puller {
 	return &puller{group: cfg.ID, source: cfg.Raft.Source, machine: m, metrics: metrics, logger: cfg.Logger,
-		wake: make(chan struct{}, 1), damaged: make(map[uint64]struct{}), nowhere: make(map[uint64]struct{})}
+		wake: make(chan struct{}, 1), damaged: make(map[uint64]struct{}), nowhere: make(map[uint64]struct{}),
+		wrong: make(map[uint64]int)}
 }
 
 // step pulls all that there is to pull. After an error it is to be called again, a
@@ -109,7 +115,9 @@ func (p *puller) pull(ctx context.Context, id uint64) error {
 		}
 	}
 	if err == nil {
-		err = f.Finish()
+		if err = f.Finish(); errors.Is(err, slog.ErrDamaged) && p.fooled(id) {
+			return fmt.Errorf("placement: pull segment %s: %w: %w", slog.SegmentName(id), fs.ErrNotExist, err)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("placement: pull segment %s: %w", slog.SegmentName(id), err)
@@ -128,10 +136,24 @@ func (p *puller) pull(ctx context.Context, id uint64) error {
 	}
 	p.mu.Lock()
 	delete(p.nowhere, id)
+	delete(p.wrong, id)
 	p.mu.Unlock()
 	p.metrics.Pulled.Add(1)
 	p.logger.Info().Uint32("placement", p.group).Str("segment", slog.SegmentName(id)).Int64("bytes", f.Size()).Msg("a segment has come from another replica")
 	return nil
+}
+
+// fooled notes that what has come is not the segment. It returns true when that has
+// happened too often.
+func (p *puller) fooled(id uint64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.wrong[id]++; p.wrong[id] < pullWrong {
+		return false
+	}
+	p.wrong[id] = 0
+	p.nowhere[id] = struct{}{}
+	return true
 }
 
 // receive adds to a fetch what another replica sends.
