@@ -10,8 +10,9 @@ const (
 	// lastSealBytes of log since the last seal make a clean end seal once more: less
 	// is applied again at the next start in no time.
 	lastSealBytes = 1 << 20
-	// lastSealWait bounds how long the end waits for the checkpoint.
-	lastSealWait = 10 * time.Second
+	// lastSealWait bounds how long the end waits for the checkpoint. One that is being
+	// written is finished.
+	lastSealWait = 3 * time.Second
 )
 
 // sealLast makes a checkpoint before a clean end if the next start would have much
