@@ -45,10 +45,10 @@ type ClusterReplica struct {
 
 // ClusterGroup is a Raft group as the node that was asked sees it.
 type ClusterGroup struct {
-	Group   uint32
-	Leader  string // node, "" = none that is known
-	Term    uint64
-	Commit  uint64 // index
-	Voters  []string
-	Learner []string
+	Group    uint32
+	Leader   string // node, "" = none that is known
+	Term     uint64
+	Commit   uint64 // index
+	Voters   []string
+	Learners []string
 }

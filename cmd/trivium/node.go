@@ -228,7 +228,7 @@ func (n *node) newServer(b *broker.Broker, protocol string, log zerolog.Logger) 
 // newGate makes the HTTP server of the node.
 func (n *node) newGate() *admin.Gate {
 	return admin.NewGate(admin.GateConfig{
-		Ready: n.ready, Forward: n.forward, Gatherer: n.registry, Log: n.log.With().Str("listener", "http").Logger(),
+		Ready: n.ready, Forward: n.forward, Cluster: stewardOf(n), Gatherer: n.registry, Log: n.log.With().Str("listener", "http").Logger(),
 	})
 }
 

@@ -50,6 +50,7 @@ type dir struct {
 	disk     *vfs.MemFS
 	identity Identity
 	founder  bool
+	tls      *TLS
 }
 
 func newDir(node string) *dir {
@@ -90,7 +91,7 @@ func start(t *testing.T, d *dir, address string, seeds ...string) (*member, erro
 	m := &member{t: t, dir: d, toy: &toy{}, refused: make(chan *Refusal, 1)}
 	m.node, err = Open(Config{
 		Identity: d.identity, Listener: l, Seeds: seeds, FS: d.disk, Dir: "", Fronts: map[string]string{"kafka": "k" + d.identity.Node},
-		Secret: []byte("secret"), Version: "1", Logger: testLog(d.identity.Node), OnRefused: func(r *Refusal) { m.refused <- r },
+		Secret: []byte("secret"), Version: "1", TLS: d.tls, Logger: testLog(d.identity.Node), OnRefused: func(r *Refusal) { m.refused <- r },
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -330,6 +331,24 @@ func TestThreeNodes(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(t, "three voters again", func() bool { return votes(list[0], list[1], fresh) })
+}
+
+// TestThreeSecureNodes: the same with certificates.
+func TestThreeSecureNodes(t *testing.T) {
+	ca := newAuthority(t)
+	var list []*member
+	var seeds []string
+	for _, id := range []string{"1", "2", "3"} {
+		d := newDir(id)
+		d.tls = ca.node(id)
+		m, err := start(t, d, "", seeds...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, seeds = append(list, m), []string{m.address()}
+	}
+	until(t, "three voters", func() bool { return votes(list...) })
+	propose(t, list...)
 }
 
 // TestCopiedDirectory: a copy of a directory whose original runs is refused, and the

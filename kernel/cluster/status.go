@@ -37,7 +37,7 @@ func (n *Node) Status() kernel.ClusterStatus {
 		one := kernel.ClusterGroup{Group: g.ID, Leader: name(leader), Term: g.Raft.Term(), Commit: g.Raft.CommitIndex()}
 		for _, s := range g.Raft.Servers() {
 			if votes[g.ID][s.ID] = !s.Learner; s.Learner {
-				one.Learner = append(one.Learner, name(s.ID))
+				one.Learners = append(one.Learners, name(s.ID))
 			} else {
 				one.Voters = append(one.Voters, name(s.ID))
 			}

@@ -26,13 +26,16 @@ type GateConfig struct {
 	// Forward opens a connection to the node that serves, for a request that came on
 	// client; nil: there are no others.
 	Forward func(ctx context.Context, client net.Conn) (net.Conn, error)
+	// Cluster returns who answers what is about the cluster, nil while nobody can; a nil
+	// function: never.
+	Cluster func() Cluster
 	// Gatherer is where /metrics comes from; nil is an empty page.
 	Gatherer prometheus.Gatherer
 	Log      zerolog.Logger
 }
 
 // Gate is the HTTP server of a node: it answers itself what concerns the node alone,
-// health and metrics, and has all else answered by the Server of the node that
+// health and metrics, and what any node can say of the cluster, and has all else answered by the Server of the node that
 // serves, which may be another. Safe for concurrent use.
 type Gate struct {
 	cfg     GateConfig
@@ -84,6 +87,12 @@ func (g *Gate) Shutdown(ctx context.Context) error { return shutdown(ctx, g.http
 // route keeps ServeMux away from paths below /api, which it would redirect.
 func (g *Gate) route(w http.ResponseWriter, r *http.Request) {
 	if isAPI(r) {
+		if g.cfg.Cluster != nil && isCluster(r) {
+			if of := g.cfg.Cluster(); of != nil {
+				g.clusterAPI(w, r, of)
+				return
+			}
+		}
 		g.hand(w, r)
 		return
 	}

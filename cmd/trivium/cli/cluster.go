@@ -1,0 +1,198 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+const (
+	// drainPoll is how often it is looked whether a node still leads something.
+	drainPoll = 300 * time.Millisecond
+	// drainTime is how long that may take.
+	drainTime = 2 * time.Minute
+)
+
+// clusterInfo is the part of a cluster's status that commands look at.
+type clusterInfo struct {
+	Cluster, Node, Refused string
+	Nodes                  []struct {
+		Name     string
+		Draining bool
+		Leads    []uint32
+	}
+	Groups []struct {
+		Group            uint32
+		Leader           string
+		Term, Commit     uint64
+		Voters, Learners []string
+	}
+}
+
+func (a *app) clusterCommand() *cobra.Command {
+	cmd := noun("cluster", "The cluster and its nodes", a.clusterStatus(), a.clusterRemove(), a.clusterDrain(),
+		a.clusterRebalance(), a.clusterMove(), a.clusterCerts())
+	cmd.Long = "The cluster and its nodes. Any node can be asked (--url); what is to be done is done by the one\n" +
+		"that leads. In this version one node at a time serves the clients of all: the one that leads\n" +
+		"group 1, and group 0, the catalog, follows it."
+	return cmd
+}
+
+func (a *app) clusterStatus() *cobra.Command {
+	return a.verb("status", "Show the nodes and who leads", 0, 0, func(c *client, _ []string) error {
+		var raw json.RawMessage
+		if err := c.get("cluster", &raw); err != nil {
+			return err
+		}
+		if a.format != "table" {
+			return a.printOne(raw)
+		}
+		return a.printCluster(raw)
+	})
+}
+
+// printCluster prints a status as two tables.
+func (a *app) printCluster(raw json.RawMessage) error {
+	var s clusterInfo
+	var lists struct{ Nodes, Groups rawList }
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return fmt.Errorf("the answer is not that of a node: %w", err)
+	}
+	if err := json.Unmarshal(raw, &lists); err != nil {
+		return fmt.Errorf("the answer is not that of a node: %w", err)
+	}
+	fmt.Fprintf(a.out, "cluster %s, as node %s sees it\n", cell(s.Cluster), cell(s.Node))
+	if s.Refused != "" {
+		fmt.Fprintf(a.out, "node %s is no member any more: %s\n", cell(s.Node), cell(s.Refused))
+	}
+	fmt.Fprintln(a.out)
+	err := a.print(lists.Nodes, []column{{"node", "name"}, {"state", "state"}, {"leads", "leads"}, {"draining", "draining"},
+		{"address", "address"}, {"version", "version"}})
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(a.out)
+	return a.print(lists.Groups, []column{{"group", "group"}, {"leader", "leader"}, {"term", "term"}, {"commit", "commit"},
+		{"voters", "voters"}, {"learners", "learners"}})
+}
+
+func (a *app) clusterRemove() *cobra.Command {
+	var force bool
+	cmd := a.verb("remove NODE", "Remove a node for good", 1, 1, func(c *client, args []string) error {
+		at := path("cluster", "nodes", args[0])
+		if force {
+			at += "?force=true"
+		}
+		return c.remove(at)
+	})
+	cmd.Long = "Remove a node for good, whether it runs or not. Its data directory cannot come back: the node may\n" +
+		"join again with an empty one. A node that runs stops serving clients and says why. It is refused\n" +
+		"when the nodes that are left and can be reached would have no majority."
+	cmd.Flags().BoolVar(&force, "force", false, "also if the rest has no majority then, or nobody else that can be reached has all data")
+	return cmd
+}
+
+func (a *app) clusterDrain() *cobra.Command {
+	var wait, undo bool
+	cmd := a.verb("drain NODE", "Have a node lead nothing, as before maintenance", 1, 1, func(c *client, args []string) error {
+		at := path("cluster", "nodes", args[0], "drain")
+		if undo {
+			return c.remove(at)
+		}
+		if err := c.put(at, nil); err != nil || !wait {
+			return err
+		}
+		return awaitDrained(c, args[0])
+	})
+	cmd.Long = "Have a node lead nothing, as before maintenance: its leaderships move to others, and none comes back\n" +
+		"until that is undone. Clients of all nodes are cut off for a moment if it served them."
+	cmd.Flags().BoolVar(&wait, "wait", false, "return when it leads nothing any more")
+	cmd.Flags().BoolVar(&undo, "undo", false, "it may lead again")
+	return cmd
+}
+
+// awaitDrained waits until a node leads nothing, by what the node that is asked knows.
+func awaitDrained(c *client, node string) error {
+	tick := time.NewTicker(drainPoll)
+	defer tick.Stop()
+	for late := time.After(drainTime); ; {
+		var s clusterInfo
+		if err := c.get("cluster", &s); err != nil {
+			return err
+		}
+		for _, n := range s.Nodes {
+			if n.Name == node && n.Draining && len(n.Leads) == 0 && s.led(node) == 0 {
+				return nil
+			}
+		}
+		select {
+		case <-tick.C:
+		case <-late:
+			return fmt.Errorf("node %s still leads after %v: no other node has taken over", node, drainTime)
+		case <-c.ctx.Done():
+			return c.ctx.Err()
+		}
+	}
+}
+
+// led counts the groups that a node leads; those without a leader count, too.
+func (s *clusterInfo) led(node string) (n int) {
+	for _, g := range s.Groups {
+		if g.Leader == node || g.Leader == "" {
+			n++
+		}
+	}
+	return n
+}
+
+func (a *app) clusterRebalance() *cobra.Command {
+	cmd := a.verb("rebalance", "Bring the leaderships to where they belong", 0, 0, func(c *client, _ []string) error {
+		var said struct{ Leader string }
+		if err := c.do(http.MethodPost, "cluster/rebalance", nil, &said, nil); err != nil {
+			return err
+		}
+		fmt.Fprintf(a.out, "node %s leads\n", cell(said.Leader))
+		return nil
+	})
+	cmd.Long = "Bring the leaderships to where they belong. In this version one node leads all groups; rebalance\n" +
+		"makes sure of that, and that it is none that is drained."
+	return cmd
+}
+
+func (a *app) clusterMove() *cobra.Command {
+	cmd := a.verb("move GROUP NODE", "Hand the leadership of a group to a node", 2, 2, func(c *client, args []string) error {
+		if _, err := strconv.ParseUint(args[0], 10, 32); err != nil {
+			return usage("%q is no number of a group", args[0])
+		}
+		return c.put(path("cluster", "groups", args[0], "leader"), map[string]string{"node": args[1]})
+	})
+	cmd.Long = "Hand the leadership of a group to a node that votes in it. In this version groups 0 (the catalog)\n" +
+		"and 1 (all data) are led by one node: moving one moves both, and with them all clients."
+	return cmd
+}
+
+// hosts takes NODE[=HOST,...] apart.
+func hosts(arg string) (node string, names []string, err error) {
+	node, list, given := strings.Cut(arg, "=")
+	if node == "" || strings.ContainsAny(node, "/\\ ") || node == ".." || node == "." {
+		return "", nil, usage("%q is no NODE[=HOST,...]", arg)
+	}
+	for _, h := range strings.Split(list, ",") {
+		if h = strings.TrimSpace(h); h != "" {
+			names = append(names, h)
+		}
+	}
+	if given && len(names) == 0 {
+		return "", nil, usage("%q names no host", arg)
+	}
+	if _, err := url.Parse("//" + node); err != nil {
+		return "", nil, usage("%q is no name of a node", node)
+	}
+	return node, names, nil
+}

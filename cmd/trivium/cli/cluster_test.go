@@ -1,0 +1,118 @@
+package cli
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/trivium-mq/trivium/kernel/cluster"
+)
+
+const twoNodes = `{"cluster":"c","node":"1","nodes":[
+{"name":"1","state":"serving","address":"h1:7420","draining":false,"version":"1.0","listeners":{},"leads":[0,1],"replicas":[]},
+{"name":"2","state":"standby","address":"h2:7420","draining":true,"version":"1.0","listeners":{},"leads":[],"replicas":[]}],
+"groups":[{"group":0,"leader":"1","term":3,"commit":17,"voters":["1","2"],"learners":[]},
+{"group":1,"leader":"1","term":4,"commit":99,"voters":["1"],"learners":["2"]}]}`
+
+func TestClusterStatus(t *testing.T) {
+	got, out, err := run(t, 200, twoNodes, "", "cluster", "status")
+	if err != nil || len(got) != 1 || got[0].method != "GET" || got[0].path != "/api/cluster" {
+		t.Fatalf("%+v %v", got, err)
+	}
+	want := `cluster c, as node 1 sees it
+
+NODE  STATE    LEADS  DRAINING  ADDRESS  VERSION
+1     serving  0,1    false     h1:7420  1.0
+2     standby         true      h2:7420  1.0
+
+GROUP  LEADER  TERM  COMMIT  VOTERS  LEARNERS
+0      1       3     17      1,2     
+1      1       4     99      1       2
+`
+	if out != want {
+		t.Errorf("%s", out)
+	}
+	if _, out, err = run(t, 200, twoNodes, "", "cluster", "status", "-o", "json"); err != nil || !strings.Contains(out, `"state": "standby"`) {
+		t.Errorf("%s %v", out, err)
+	}
+}
+
+func TestClusterCommands(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		want asked
+	}{
+		{[]string{"remove", "2"}, asked{method: "DELETE", path: "/api/cluster/nodes/2"}},
+		{[]string{"remove", "2", "--force"}, asked{method: "DELETE", path: "/api/cluster/nodes/2?force=true"}},
+		{[]string{"drain", "2"}, asked{method: "PUT", path: "/api/cluster/nodes/2/drain"}},
+		{[]string{"drain", "2", "--undo"}, asked{method: "DELETE", path: "/api/cluster/nodes/2/drain"}},
+		{[]string{"move", "1", "2"}, asked{method: "PUT", path: "/api/cluster/groups/1/leader", body: `{"node":"2"}`}},
+		{[]string{"rebalance"}, asked{method: "POST", path: "/api/cluster/rebalance"}},
+	} {
+		got, _, err := run(t, 200, `{"leader":"1"}`, "", append([]string{"cluster"}, tt.args...)...)
+		if tt.want.user = "guest:guest"; err != nil || len(got) != 1 || got[0] != tt.want {
+			t.Errorf("%v: %+v %v", tt.args, got, err)
+		}
+	}
+	if got, _, err := run(t, 200, "", "", "cluster", "move", "x", "2"); err == nil || len(got) > 0 {
+		t.Errorf("a group without number: %+v %v", got, err)
+	}
+	// It waits for what the node says.
+	if got, _, err := run(t, 200, twoNodes, "", "cluster", "drain", "2", "--wait"); err != nil || len(got) != 2 {
+		t.Errorf("%+v %v", got, err)
+	}
+}
+
+// TestCerts: what it makes is what a node takes, for itself only; the authority stays.
+func TestCerts(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "certs")
+	if _, err := execute("", "cluster", "certs", "--out", dir, "1=10.0.0.1,node1.example", "2"); err != nil {
+		t.Fatal(err)
+	}
+	file := func(name string) string { return filepath.Join(dir, name) }
+	one := cluster.TLS{CA: file("ca.pem"), Cert: file("1.pem"), Key: file("1-key.pem")}
+	if err := one.Check("1"); err != nil {
+		t.Error(err)
+	}
+	if err := one.Check("2"); err == nil {
+		t.Error("the certificate of node 1 is that of node 2")
+	}
+	raw, _ := os.ReadFile(file("1.pem"))
+	block, _ := pem.Decode(raw)
+	if leaf, err := x509.ParseCertificate(block.Bytes); err != nil || leaf.VerifyHostname("node1.example") != nil || leaf.VerifyHostname("10.0.0.1") != nil {
+		t.Error("the hosts are missing", err)
+	}
+	for _, key := range []string{"ca-key.pem", "1-key.pem"} {
+		if info, err := os.Stat(file(key)); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v %v", key, info, err)
+		}
+	}
+	if _, err := execute("", "cluster", "certs", "--out", dir, "3", "1"); !isUsage(err) {
+		t.Errorf("a certificate was replaced: %v", err)
+	}
+	before, _ := os.ReadFile(file("ca.pem"))
+	if _, err := execute("", "cluster", "certs", "--out", dir, "--renew", "3", "1"); err != nil {
+		t.Fatal(err)
+	}
+	after, _ := os.ReadFile(file("ca.pem"))
+	if string(before) != string(after) {
+		t.Error("the authority was replaced")
+	}
+	if err := (cluster.TLS{CA: file("ca.pem"), Cert: file("3.pem"), Key: file("3-key.pem")}).Check("3"); err != nil {
+		t.Error(err)
+	}
+	for _, args := range [][]string{{"1"}, {"--out", dir}, {"--out", dir, "a/b"}, {"--out", dir, "4="}, {"--out", dir, "4", "4"}, {"--out", dir, "--days", "0", "4"}} {
+		if _, err := execute("", append([]string{"cluster", "certs"}, args...)...); !isUsage(err) {
+			t.Errorf("%v: %v", args, err)
+		}
+	}
+}
+
+func isUsage(err error) bool {
+	_, ok := errors.AsType[UsageError](err)
+	return ok
+}

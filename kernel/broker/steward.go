@@ -1,0 +1,58 @@
+package broker
+
+import (
+	"context"
+	"net"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/cluster"
+)
+
+// Steward is what operators ask of a node about its cluster, whether the node serves
+// or not. Safe for concurrent use.
+type Steward struct {
+	*cluster.Node
+	node   *Node
+	access *access
+}
+
+// Steward returns the node's steward, nil if it has no cluster listener.
+func (n *Node) Steward() *Steward {
+	if n.cluster == nil {
+		return nil
+	}
+	return &Steward{Node: n.cluster, node: n, access: newAccess(n.settings.Logins, n.log)}
+}
+
+// Login checks the password of somebody who administers, by the catalog as this node
+// has it: while it does not serve that may be behind by a moment, or longer when the
+// cluster has no leader. Errors as for [Broker.Login].
+func (s *Steward) Login(ctx context.Context, user, password string, remote net.Addr) (*kernel.User, error) {
+	if b := s.node.facade.Load(); b != nil && b.Ready() == nil {
+		return b.Login(ctx, user, password, remote)
+	}
+	ctx, late := context.WithTimeoutCause(ctx, s.access.throttle.Patience(), errTooManyLogins)
+	defer late()
+	attempt, err := s.access.throttle.Begin(ctx, user, remote)
+	if err != nil {
+		if kernel.CodeOf(err) == kernel.CodeLimit {
+			return nil, err
+		}
+		return nil, errLoginCut(ctx, err)
+	}
+	var u *kernel.User
+	if mayComeFrom(user, remote) {
+		u, _ = s.node.catalog.State().User(user)
+	}
+	ok, err := s.access.verifier.Check(ctx, u, password)
+	switch {
+	case err != nil:
+		attempt.Cancel()
+		return nil, errLoginCut(ctx, err)
+	case !ok:
+		attempt.Fail(ctx)
+		return nil, refusedLogin(user)
+	}
+	attempt.Succeed()
+	return u, nil
+}

@@ -1,0 +1,143 @@
+package cluster
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/trivium-mq/trivium/metasvc/transport"
+)
+
+// testAuthority signs the certificates of nodes.
+type testAuthority struct {
+	t    *testing.T
+	dir  string
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t *testing.T) *testAuthority {
+	t.Helper()
+	a := &testAuthority{t: t, dir: t.TempDir()}
+	a.key = a.newKey()
+	der := a.sign(&x509.Certificate{Subject: pkix.Name{CommonName: "ca"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}, a.key)
+	a.write("ca.pem", "CERTIFICATE", der)
+	a.cert, _ = x509.ParseCertificate(der)
+	return a
+}
+
+func (a *testAuthority) newKey() *ecdsa.PrivateKey {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return key
+}
+
+func (a *testAuthority) sign(c *x509.Certificate, key *ecdsa.PrivateKey) []byte {
+	c.SerialNumber, c.NotBefore, c.NotAfter = big.NewInt(time.Now().UnixNano()), time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	parent := a.cert
+	if parent == nil {
+		parent = c
+	}
+	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, a.key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return der
+}
+
+func (a *testAuthority) write(name, kind string, der []byte) string {
+	file := filepath.Join(a.dir, name)
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		a.t.Fatal(err)
+	}
+	return file
+}
+
+// node makes the files of a node.
+func (a *testAuthority) node(id string) *TLS {
+	key := a.newKey()
+	der := a.sign(&x509.Certificate{Subject: pkix.Name{CommonName: "x"}, DNSNames: []string{CertificateName(id)},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}, key)
+	raw, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return &TLS{CA: filepath.Join(a.dir, "ca.pem"), Cert: a.write(id+".pem", "CERTIFICATE", der), Key: a.write(id+"-key.pem", "PRIVATE KEY", raw)}
+}
+
+func (a *testAuthority) change(c *Config) { c.TLS = a.node(c.Identity.Node) }
+
+// TestSecureTunnel: with TLS a tunnel is like one without.
+func TestSecureTunnel(t *testing.T) { testTunnel(t, newAuthority(t).change) }
+
+// TestCertificatesOfOthers: a node without a certificate of the cluster, and one with
+// that of another node, are refused, whoever dials.
+func TestCertificatesOfOthers(t *testing.T) {
+	ours, theirs := newAuthority(t), newAuthority(t)
+	a := startNode(t, "1", ours.change)
+	reach := func(from, to *Node) error {
+		c, _, err := from.mux.Dial(t.Context(), to.Self().Address, transport.Hello{Kind: transport.KindTunnel, To: to.Self().Raft})
+		if err == nil {
+			_ = c.Close()
+		}
+		return err
+	}
+	if err := reach(startNode(t, "2", ours.change), a); err != nil {
+		t.Fatal(err)
+	}
+	foreign, plain := startNode(t, "2", theirs.change), startNode(t, "2", nil)
+	for name, b := range map[string]*Node{"of another authority": foreign, "without": plain} {
+		if reach(a, b) == nil || reach(b, a) == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+	// It has the certificate of node 3, and says that it is node 2.
+	impostor := startNode(t, "3", ours.change)
+	impostor.settle(func(i *Identity) { i.Node = "2" })
+	for _, err := range []error{reach(impostor, a), reach(a, impostor)} {
+		if r, ok := errors.AsType[*Refusal](err); !ok || r.Code != transport.CodeCertificate {
+			t.Errorf("an impostor: %v", err)
+		}
+	}
+	if err := theirs.node("2").Check("3"); err == nil {
+		t.Error("a node starts with the certificate of another one")
+	}
+	mixed := ours.node("2")
+	mixed.CA = filepath.Join(theirs.dir, "ca.pem")
+	if err := mixed.Check("2"); err == nil {
+		t.Error("a node starts with a certificate of another authority")
+	}
+}
+
+// TestCertificatesAreReadAgain: new files count without a restart, and files that do
+// not fit together do not.
+func TestCertificatesAreReadAgain(t *testing.T) {
+	ours := newAuthority(t)
+	k, err := openKeys(*ours.node("1"), "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	old, _ := k.current()
+	ours.node("1")
+	k.read = time.Time{}
+	renewed, _ := k.current()
+	if renewed == old {
+		t.Error("the new certificate does not count")
+	}
+	ours.write("1.pem", "CERTIFICATE", ours.cert.Raw)
+	k.read = time.Time{}
+	if now, _ := k.current(); now != renewed {
+		t.Error("a certificate without its key counts")
+	}
+}
