@@ -154,24 +154,21 @@ func (c *cluster) sameState(nodes ...int) {
 		return list
 	}
 	var want, got string
-	for try := 0; ; try++ { // the leader may log something of its own meanwhile
+	defer func() {
+		if c.t.Failed() {
+			c.t.Logf("replicas:\n%s\n%s", want, got)
+		}
+	}()
+	waitFor(c.t, "equal replicas", func() bool { // the leader may log something of its own meanwhile
 		c.waitApplied(nodes...)
 		want = fmt.Sprintf("%+v", sums(nodes[0]))
-		equal := true
 		for _, i := range nodes[1:] {
 			if got = fmt.Sprintf("%+v", sums(i)); got != want {
-				equal = false
-				break
+				return false
 			}
 		}
-		if equal {
-			return
-		}
-		if try == 20 {
-			c.t.Fatalf("replicas differ:\n%s\n%s", want, got)
-		}
-		time.Sleep(0)
-	}
+		return true
+	})
 }
 
 // source is where the replicas pull segments from.

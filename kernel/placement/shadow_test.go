@@ -386,7 +386,7 @@ func TestReplicasAreEqual(t *testing.T) {
 		}
 	}
 	t.Logf("%d checkpoints sent, %d answers, %d places compared, %d merges", sent, pulls, digests, merges)
-	if n >= 30 && (sent < int(n)/4 || pulls < int(n) || digests < 3*int(n) || merges == 0) {
+	if n >= 30 && (sent < int(n)/8 || pulls < int(n) || digests < 3*int(n) || merges == 0) {
 		t.Error("that is too little")
 	}
 }
