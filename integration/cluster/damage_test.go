@@ -93,19 +93,14 @@ func files(t *testing.T, n *harness.Node, ending string) (names []string) {
 // serveFrom makes a node the one that serves.
 func (a *arena) serveFrom(n *harness.Node) {
 	a.t.Helper()
-	for range 20 {
-		leader := a.leader()
-		if leader == n {
-			return
-		}
-		a.must(leader.Drain(), "drain node %d", leader.ID)
-		now := a.leader()
-		a.must(leader.Undrain(), "undo the drain of node %d", leader.ID)
-		if now == n {
-			return
+	if leader := a.leader(); leader != n {
+		a.must(n.Lead(), "move the lead to node %d", n.ID)
+		now, err := a.c.NextLeader(leader, healed)
+		a.must(err, "move the lead to node %d", n.ID)
+		if now != n {
+			a.t.Errorf("node %d serves, not node %d", now.ID, n.ID)
 		}
 	}
-	a.t.Errorf("node %d does not serve", n.ID)
 }
 
 // flip changes one bit in the middle of what a file holds.

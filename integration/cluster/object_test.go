@@ -28,8 +28,8 @@ func (l *load) lock(ctx context.Context, c *client) {
 			}
 		}
 		conn.close()
-		l.objects.Gone("lock", who, lived)
-		if err != nil {
+		if err != nil { // else it has released what it had
+			l.objects.Gone("lock", who, lived)
 			pause(ctx, retry)
 		}
 	}

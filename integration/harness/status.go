@@ -12,19 +12,22 @@ import (
 	"time"
 )
 
-// Status is what a node says of its cluster.
+// Status is what a node says of its cluster: GET /api/cluster.
 type Status struct {
 	Nodes []StatusNode `json:"nodes"`
 }
 
 // StatusNode is one node, as another one sees it.
 type StatusNode struct {
-	Node     string `json:"node"`
-	Serving  bool   `json:"serving"`
-	Voter    bool   `json:"voter"`
+	Name     string `json:"name"`
+	State    string `json:"state"`
 	Draining bool   `json:"draining"`
-	Alive    bool   `json:"reachable"`
-	Whole    bool   `json:"whole"`
+	Replicas []struct {
+		Group uint32 `json:"group"`
+		Leads bool   `json:"leads"`
+		Votes bool   `json:"votes"`
+		Whole bool   `json:"whole"`
+	} `json:"replicas"`
 }
 
 // Checksums are those of a node's replicas, by partition, as of one entry of the log.
@@ -36,7 +39,13 @@ type Checksums struct {
 	} `json:"groups"`
 }
 
-var statusClient = &http.Client{Timeout: 3 * time.Second}
+// States of nodes.
+const (
+	serving = "serving"
+	standby = "standby"
+)
+
+var statusClient = &http.Client{Timeout: 10 * time.Second}
 
 // ask is a request to the node's HTTP API; out may be nil.
 func (n *Node) ask(method, path string, body []byte, out any) error {
@@ -66,33 +75,22 @@ func (n *Node) ask(method, path string, body []byte, out any) error {
 // Status asks a node.
 func (n *Node) Status() (s Status, err error) {
 	err = n.ask(http.MethodGet, "/api/cluster", nil, &s)
-	if err != nil && strings.Contains(err.Error(), "404") {
-		var o struct {
-			Node string `json:"node"`
-		}
-		if err = n.ask(http.MethodGet, "/api/overview", nil, &o); err == nil {
-			_, id, _ := strings.Cut(o.Node, "@")
-			for _, other := range n.cluster.Nodes {
-				if !other.Removed {
-					var one StatusNode
-					one.Node, one.Voter, one.Alive, one.Whole = strconv.Itoa(other.ID), true, true, true
-					one.Serving = one.Node == id
-					s.Nodes = append(s.Nodes, one)
-				}
-			}
-		}
-	}
 	return s, err
 }
 
-// Drain makes the node hand over what it leads.
+// Drain makes the node hand over what it leads, when another one is asked.
 func (n *Node) Drain() error {
-	return n.ask(http.MethodPost, "/api/cluster/nodes/"+strconv.Itoa(n.ID)+"/drain", nil, nil)
+	return n.ask(http.MethodPut, "/api/cluster/nodes/"+strconv.Itoa(n.ID)+"/drain", nil, nil)
 }
 
 // Undrain takes Drain back.
 func (n *Node) Undrain() error {
 	return n.ask(http.MethodDelete, "/api/cluster/nodes/"+strconv.Itoa(n.ID)+"/drain", nil, nil)
+}
+
+// Lead has the node take over what another one leads.
+func (n *Node) Lead() error {
+	return n.ask(http.MethodPut, "/api/cluster/groups/1/leader", fmt.Appendf(nil, `{"node": "%d"}`, n.ID), nil)
 }
 
 // Forget removes a node from the cluster, asked of this one.
@@ -130,7 +128,7 @@ func (c *Cluster) Leader(patience time.Duration) (leader *Node, err error) {
 				continue // it may be the one that is broken
 			}
 			for _, m := range s.Nodes {
-				if id, _ := strconv.Atoi(m.Node); m.Serving && id > 0 && id <= len(c.Nodes) {
+				if id, _ := strconv.Atoi(m.Name); m.State == serving && id > 0 && id <= len(c.Nodes) {
 					if leader != nil && leader != c.Nodes[id-1] {
 						return fmt.Errorf("nodes disagree: %d or %d serves", leader.ID, id)
 					}
@@ -142,6 +140,17 @@ func (c *Cluster) Leader(patience time.Duration) (leader *Node, err error) {
 			return errors.New("nobody serves")
 		}
 		return nil
+	})
+	return leader, err
+}
+
+// NextLeader waits until another node than the last one serves.
+func (c *Cluster) NextLeader(last *Node, patience time.Duration) (leader *Node, err error) {
+	err = eventually(patience, func() error {
+		if leader, err = c.Leader(0); err == nil && leader == last {
+			err = fmt.Errorf("node %d still serves", last.ID)
+		}
+		return err
 	})
 	return leader, err
 }
@@ -179,7 +188,11 @@ func (c *Cluster) wholeBy(s Status) error {
 		}
 	}
 	for _, m := range s.Nodes {
-		if !m.Alive || !m.Whole || !m.Voter {
+		good := len(m.Replicas) == 2 && (m.State == serving || m.State == standby)
+		for _, r := range m.Replicas {
+			good = good && r.Votes && r.Whole
+		}
+		if !good {
 			bad = append(bad, fmt.Sprintf("%+v", m))
 		}
 	}

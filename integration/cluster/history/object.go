@@ -36,7 +36,7 @@ const (
 
 // lasting is how long after its begin something without an answer may still take
 // effect: longer than any connection or leader that is gone for its client can live.
-const lasting = 30 * time.Second
+const lasting = 15 * time.Second
 
 // Objects is a history of operations on named objects, which must be linearizable:
 // each operation takes effect at one moment between its begin and its end. For locks
