@@ -12,6 +12,9 @@ type Once struct {
 	// Count rises with every use of any number of the session. A use whose count is
 	// not higher than that of one stored before is a repeat.
 	Count uint64
+	// Whole: all targets take the message or none, where one is full and rejects. So it
+	// is with a Session, too.
+	Whole bool
 	// ID is looked up in each target by itself.
 	ID DedupID
 }

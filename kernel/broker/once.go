@@ -250,7 +250,7 @@ func (p *Publisher) append(l *leg, r *kernel.Record, done kernel.Completion, tok
 // once is what the publish under way is recognised by in a placement group.
 func (p *Publisher) once(g *placement.Group) kernel.Once {
 	if p.uses == nil || p.uses.name == "" || g != p.conn.b.durable {
-		return kernel.Once{ID: p.id}
+		return kernel.Once{ID: p.id, Whole: p.uses != nil}
 	}
 	p.use.stored = true // only the publisher's goroutine looks before it is done
 	return kernel.Once{Session: p.uses.name, Number: p.use.number, Count: p.use.count, ID: p.id}

@@ -158,7 +158,24 @@ func (p *Publisher) store(legs []leg, r *kernel.Record, token uint64) error {
 	case len(legs) == 1:
 		return p.append(&legs[0], r, p.outcome(), token)
 	}
+	if err := p.room(legs[1:], r); err != nil {
+		return err
+	}
 	return p.storeMany(legs, r, token)
+}
+
+// room looks, for a publish that all targets take or none, whether those have room to
+// which it is appended later than the first.
+func (p *Publisher) room(later []leg, r *kernel.Record) error {
+	if p.uses == nil {
+		return nil
+	}
+	for i := range later {
+		if err := later[i].group.Full(later[i].set, r); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // storeMany appends to several placement groups with one completion for all.

@@ -317,6 +317,9 @@ func (p *Publisher) storeKeyed(legs []leg, r *kernel.Record, puts []placement.KV
 	if set != nil {
 		once = p.once(durable)
 	}
+	if err := p.room(others, r); err != nil {
+		return err
+	}
 	if len(others) == 0 {
 		return durable.AppendKeyed(set, r, puts, once, done, token)
 	}

@@ -230,6 +230,18 @@ func (g *Group) appendPartly(p *publication) error {
 	}
 }
 
+// Full returns the error of IsQueueFull if a target is full and rejects a record, as of
+// now, and makes its dead letters then: who has the record in several groups or in none
+// asks those to which it is appended last.
+func (g *Group) Full(set *TargetSet, r *kernel.Record) error {
+	_, full := g.prop.split(set, int64(len(r.Value)))
+	if len(full) == 0 {
+		return nil
+	}
+	g.refused(full, r)
+	return errQueueFull
+}
+
 // refused makes the dead letters of a record that full queues have refused.
 func (g *Group) refused(full []*brim, r *kernel.Record) {
 	for _, x := range full {
