@@ -5,7 +5,7 @@ BIN     := bin/trivium
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.Version=$(VERSION)
 
-.PHONY: help build demo test check race clients crash test-cluster chaos fuzz bench bench-peers scale clean
+.PHONY: help build demo test check race clients crash test-cluster chaos fuzz bench bench-peers bench-cluster scale clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +49,9 @@ bench: build ## load a broker of our own with every scenario
 
 bench-peers: build ## ours beside rabbitmq-server and mosquitto in one run
 	sh integration/bench/peers.sh $(BIN)
+
+bench-cluster: build ## three of our nodes beside three of rabbitmq-server with quorum queues
+	python3 integration/bench/cluster.py $(BIN)
 
 scale: build ## memory, files and restarts with large backlogs, many queues, connections, retained messages
 	$(GO) run ./integration/bench/scale -bin $(BIN) $(SCALE)

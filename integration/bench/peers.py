@@ -188,4 +188,5 @@ def main():
         shutil.rmtree(base, ignore_errors=True)
 
 
-main()
+if __name__ == "__main__":
+    main()
