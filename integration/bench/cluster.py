@@ -68,7 +68,7 @@ def rabbit_env(base, i):
         f.write("[].")
     return dir_, dict(os.environ, HOME=base, RABBITMQ_NODENAME="cluster%d@localhost" % i, RABBITMQ_CONFIG_FILE=conf,
                       RABBITMQ_MNESIA_BASE=os.path.join(dir_, "mnesia"), RABBITMQ_LOG_BASE=os.path.join(dir_, "log"),
-                      RABBITMQ_ENABLED_PLUGINS_FILE=os.path.join(dir_, "enabled"), ERL_EPMD_ADDRESS=HOST, ERL_EPMD_PORT=EPMD,
+                      RABBITMQ_ENABLED_PLUGINS_FILE=os.path.join(dir_, "enabled"), ERL_EPMD_ADDRESS=HOST, ERL_EPMD_PORT=EPMD, ERL_CRASH_DUMP="/dev/null",
                       RABBITMQ_DIST_PORT=str(32800 + i))
 
 
