@@ -68,11 +68,7 @@ type Raft struct {
 	Bootstrap []raftgroup.Server
 	Transport func() (raft.Transport, error) // nil: the only member
 	// Source fetches segments that this node lacks from other replicas; nil: none.
-	Source Source
-	// Alone says that there is no other member although there is a transport:
-	// what this node has lost nobody else has, and nobody has to make the same
-	// segments.
-	Alone     bool
+	Source    Source
 	Timing    raftgroup.Timing
 	KeepBytes int64 // log kept before a checkpoint while there are no peers; 0 = 64 MiB
 	KeepPeers int64 // and while there are; 0 = 64 MiB

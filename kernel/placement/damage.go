@@ -37,6 +37,12 @@ type badRange struct {
 // third try it is skipped as well. An error of the disk that passes loses nothing.
 func (s *shard) unreadable(sh *share, m *Member, w *window, next, last int64, cause error, now int64) int64 {
 	end, damaged := badEnd(cause, next)
+	if damaged && s.puller.mend(cause) {
+		damaged = false // it comes from another replica
+	}
+	if errors.Is(cause, slog.ErrMissing) {
+		s.puller.hurry()
+	}
 	b := w.failing(end)
 	if b.tries == 0 || b.tick != s.ticks {
 		b.tries, b.tick = b.tries+1, s.ticks
@@ -52,6 +58,7 @@ func (s *shard) unreadable(sh *share, m *Member, w *window, next, last int64, ca
 	if b.tries == 1 && !errors.Is(cause, slog.ErrDropped) {
 		s.log.Warn().Err(cause).Uint64("partition", uint64(w.part.id)).Int64("offset", next).Msg("records cannot be read now")
 	}
+	sh.patient = b.tries <= damageTries
 	if !sh.stalled {
 		sh.stalled = true
 		s.stalled = append(s.stalled, sh)

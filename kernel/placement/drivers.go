@@ -41,7 +41,8 @@ func (d *drivers) start(g *Group) {
 	d.run(g.out.box.wake, g.out.step)
 	d.wg.Go(func() { d.time(g) })
 	if g.sealer != nil {
-		g.sealer.pause = d.sleep
+		g.sealer.pause, g.puller.pause = d.sleep, d.sleep
+		d.wg.Go(func() { d.pull(g.puller) })
 		d.wg.Go(func() { d.seal(g.sealer) })
 		d.wg.Go(func() { newScrubber(g, d.sleep).run(g.limits.ScrubEvery) })
 	}
@@ -161,6 +162,37 @@ func (d *drivers) seal(s *sealer) {
 	}
 }
 
+// A pull that has failed is tried again after a pause that doubles.
+const (
+	pullRetry    = 100 * time.Millisecond
+	pullRetryMax = 5 * time.Second
+)
+
+// pull brings segments as they are found to be missing.
+func (d *drivers) pull(p *puller) {
+	pause := pullRetry
+	retry := time.NewTimer(0) // what is missing at the start
+	defer retry.Stop()
+	for {
+		select {
+		case <-p.wake:
+		case <-retry.C:
+		case <-d.ctx.Done():
+			return
+		}
+		err := p.step(d.ctx)
+		if err == nil || d.ctx.Err() != nil {
+			pause = pullRetry
+			continue
+		}
+		if pause > time.Second {
+			p.logger.Warn().Err(err).Uint32("placement", p.group).Msg("segments do not come from other replicas yet")
+		}
+		retry.Reset(pause)
+		pause = min(2*pause, pullRetryMax)
+	}
+}
+
 // A write of keyed state that finds no room is tried again, and complained about,
 // this often.
 const (
@@ -226,6 +258,7 @@ func (d *drivers) stop(g *Group) {
 // tick is called once a second.
 func (g *Group) tick() {
 	g.prop.tick()
+	g.keepUp()
 	g.disk.look()
 	if g.sealer != nil {
 		var settled int64

@@ -149,6 +149,9 @@ func (s *sealer) tend(now, free, floor int64) {
 	if asked := s.merging.Load(); asked > 0 && now-asked < int64(mergePatient) {
 		return
 	}
+	if s.sending != nil && s.sending() {
+		return
+	}
 	s.mu.Lock()
 	ids := chooseMerge(s.machine.shown.Load().Segments(), s.spoiled, s.machine.sealBytes, max(free-floor, free/4))
 	s.mu.Unlock()

@@ -99,7 +99,7 @@ func openState(cfg Config) (*Group, *checkpoint.Store, checkpoint.Meta, error) {
 		cfg.Logger.Error().Str("segment", slog.SegmentName(id)).Msg("a segment file was damaged and has been repaired: nothing is lost; see to the disk")
 	}
 	g.sealer = &sealer{
-		machine: m, store: store, keys: keys, looked: g.disk.look, alone: g.alone, clock: g.clock, metrics: &g.metrics,
+		machine: m, store: store, keys: keys, looked: g.disk.look, alone: g.alone, sending: g.sent.any, clock: g.clock, metrics: &g.metrics,
 		logger: cfg.Logger, kept: kept, wake: make(chan struct{}, 1), stepped: make(chan struct{}, 1),
 	}
 	m.sealer, m.index = g.sealer, meta.Index

@@ -36,10 +36,12 @@ func (p *Partition) Damaged(offset int64) (d Damage, ok bool) {
 	if err == nil {
 		return d, false
 	}
-	d.First, d.Alone, d.Wrong = offset, p.p.log.Alone(), wrong(err)
+	d.First, d.Alone, d.Wrong = offset, p.p.log.Alone() || p.puller().lost(err), wrong(err)
 	d.Last, ok = badEnd(err, offset)
 	return d, ok
 }
+
+func (p *Partition) puller() *puller { return p.p.topic.shard.puller }
 
 // translate makes a kernel error of one of the log.
 func (p *Partition) translate(err error) error {
@@ -54,8 +56,12 @@ func (p *Partition) translate(err error) error {
 		code = kernel.CodeDropped
 	case errors.Is(err, slog.ErrDamaged):
 		code = kernel.CodeCorrupt
+		if p.puller().mend(err) {
+			code = kernel.CodeUnavailable // it comes from another replica
+		}
 	case errors.Is(err, slog.ErrMissing):
 		code = kernel.CodeUnavailable
+		p.puller().hurry()
 	}
 	return kernel.Errorf(code, "partition", fmt.Sprint(p.p.id), "%v", err)
 }

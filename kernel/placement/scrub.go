@@ -26,8 +26,9 @@ type scrubber struct {
 	log     func() *slog.Log
 	part    func(PartitionID) *partition
 	tell    func(*partition, Damage)
-	rate    int64                    // bytes a second
-	sleep   func(time.Duration) bool // false: the group stops
+	mend    func(id uint64, cause error) bool // false: nobody else has it
+	rate    int64                             // bytes a second
+	sleep   func(time.Duration) bool          // false: the group stops
 	metrics *Metrics
 	logger  zerolog.Logger
 }
@@ -39,6 +40,7 @@ func newScrubber(g *Group, sleep func(time.Duration) bool) *scrubber {
 		defer g.machine.mu.Unlock()
 		return g.machine.log
 	}
+	s.mend = g.puller.mendSegment
 	s.tell = func(p *partition, bad Damage) {
 		if g.cfg.OnDamage != nil {
 			g.cfg.OnDamage(p.topic.id, p.index, bad)
@@ -103,6 +105,9 @@ func (s *scrubber) segment(log *slog.Log, id uint64) (bad bool, err error) {
 		return false, nil
 	}
 	s.logger.Error().Err(err).Str("segment", slog.SegmentName(id)).Msg("the scrub has found a damaged segment; see to the disk")
+	if s.mend(id, err) {
+		return true, nil // it comes from another replica
+	}
 	for _, held := range log.Holds(id) {
 		p := s.part(PartitionID(held.Partition.ID()))
 		if p == nil {

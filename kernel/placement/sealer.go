@@ -26,6 +26,7 @@ type sealer struct {
 	store   *checkpoint.Store
 	keys    *keyed
 	looked  func()      // after each step that has written: there is more or less room
+	sending func() bool // others come for what a checkpoint names; nil: never
 	alone   func() bool // no other node has to make the same segments
 	clock   clock
 	metrics *Metrics
