@@ -234,24 +234,7 @@ func (l *Log) Discard(id uint64) error {
 // Check reads a segment file whole and compares it with its checksum, and
 // with the one the log knows: after a fetch, and from time to time to find
 // damage early. The error matches ErrDamaged if they differ.
-func (l *Log) Check(id uint64) error {
-	l.mu.RLock()
-	at := slices.IndexFunc(l.segments, func(s *segmentFile) bool { return s.meta.ID == id })
-	var meta SegmentMeta
-	if at >= 0 {
-		meta = l.segments[at].meta
-	}
-	l.mu.RUnlock()
-	file, err := segment.Open(l.fs, l.path(id))
-	if err != nil {
-		return fmt.Errorf("log: check: %w", err)
-	}
-	err = file.Verify()
-	if err == nil && at >= 0 && (file.Checksum() != meta.Checksum || file.Size() != meta.Size) {
-		err = fmt.Errorf("log: check %s: %w: another content than the manifest names", file.Name(), ErrDamaged)
-	}
-	return errors.Join(err, file.Close())
-}
+func (l *Log) Check(id uint64) error { return l.CheckPaced(id, nil) }
 
 // Send opens a segment's raw bytes to send them to another node. The segment
 // stays until close is called.
