@@ -52,3 +52,15 @@ type ClusterGroup struct {
 	Voters   []string
 	Learners []string
 }
+
+// ReplicaChecksum is of what all replicas of a partition have in common, as far as
+// they have applied the same entries.
+type ReplicaChecksum struct {
+	Tenant, Topic string
+	Kind          TopicKind
+	Partition     uint64 // number inside its placement group; 0 = the group's tables and keyed state
+	Index         uint64 // of the log, as of which it is
+	Start, End    int64  // offsets
+	Records       uint64 // or tables and keyed state
+	Windows       uint64 // of share groups
+}

@@ -30,13 +30,15 @@ type StatusNode struct {
 	} `json:"replicas"`
 }
 
-// Checksums are those of a node's replicas, by partition, as of one entry of the log.
-type Checksums struct {
-	Groups []struct {
-		Group      int               `json:"group"`
-		Index      uint64            `json:"index"`
-		Partitions map[string]string `json:"partitions"`
-	} `json:"groups"`
+// Checksum is of a partition at one node: GET /api/cluster/checksums.
+type Checksum struct {
+	Vhost     string `json:"vhost"`
+	Topic     string `json:"topic"`
+	Partition uint64 `json:"partition"`
+	Start     int64  `json:"start"`
+	End       int64  `json:"end"`
+	Records   string `json:"records"`
+	Windows   string `json:"windows"`
 }
 
 // States of nodes.
@@ -202,33 +204,38 @@ func (c *Cluster) wholeBy(s Status) error {
 	return nil
 }
 
-// SameChecksums waits until all nodes tell the same checksums of all partitions as
-// of the same entry: nobody may publish meanwhile.
+// SameChecksums waits until all nodes tell the same checksums of all partitions:
+// nobody may publish meanwhile.
 func (c *Cluster) SameChecksums(patience time.Duration) error {
 	if c.config.Nodes == 1 {
 		return nil
 	}
 	return eventually(patience, func() error {
-		var first []byte
+		var first []Checksum
 		for _, n := range c.Nodes {
 			if n.Removed {
 				continue
 			}
-			var sums Checksums
+			var sums struct {
+				Checksums []Checksum `json:"checksums"`
+			}
 			if err := n.ask(http.MethodGet, "/api/cluster/checksums", nil, &sums); err != nil {
 				return err
 			}
-			b, err := json.Marshal(sums)
-			if err != nil {
-				return err
+			if first == nil {
+				first = sums.Checksums
 			}
-			if len(sums.Groups) == 0 {
-				return fmt.Errorf("node %d has no replicas", n.ID)
+			if len(sums.Checksums) != len(first) {
+				return fmt.Errorf("node %d has %d partitions, another one has %d", n.ID, len(sums.Checksums), len(first))
 			}
-			if first != nil && !bytes.Equal(b, first) {
-				return fmt.Errorf("node %d has other checksums than the first: %.2000s and %.2000s", n.ID, b, first)
+			for i, s := range sums.Checksums {
+				if s != first[i] {
+					return fmt.Errorf("node %d: %+v, another one: %+v", n.ID, s, first[i])
+				}
 			}
-			first = b
+		}
+		if len(first) < 2 {
+			return errors.New("there are no partitions")
 		}
 		return nil
 	})

@@ -17,6 +17,8 @@ import (
 type Cluster interface {
 	Login(ctx context.Context, user, password string, remote net.Addr) (*kernel.User, error)
 	Status() kernel.ClusterStatus
+	// Checksums are of all that the node's own replicas hold.
+	Checksums(ctx context.Context) ([]kernel.ReplicaChecksum, error)
 	// Remove removes a node for good; see force in package cluster.
 	Remove(ctx context.Context, node string, force bool) error
 	// Drain has a node lead nothing, or undoes that.
@@ -44,6 +46,7 @@ type clusterRoute struct {
 
 var clusterRoutes = []clusterRoute{
 	{onGet, "cluster", false, clusterStatus},
+	{onGet, "cluster/checksums", true, clusterChecksums},
 	{onDelete, "cluster/nodes/{node}", true, clusterRemove},
 	{onPut, "cluster/nodes/{node}/drain", true, clusterDrain(false)},
 	{onDelete, "cluster/nodes/{node}/drain", true, clusterDrain(true)},

@@ -55,6 +55,10 @@ func (f *fakeCluster) Move(_ context.Context, group uint32, node string) error {
 	return nil
 }
 
+func (f *fakeCluster) Checksums(context.Context) ([]kernel.ReplicaChecksum, error) {
+	return []kernel.ReplicaChecksum{{Index: 7, Records: 1}, {Tenant: "/", Topic: "q", Partition: 3, End: 9, Records: 10, Windows: 11}}, nil
+}
+
 func (f *fakeCluster) Rebalance(context.Context) (string, error) { return "1", nil }
 
 // TestClusterResources: a node that does not serve answers what is about the cluster,
@@ -90,6 +94,8 @@ func TestClusterResources(t *testing.T) {
 		{"administrator", "PUT", "cluster/groups/1/leader", `{"node":"2"}`, 204, "", "move 2"},
 		{"administrator", "PUT", "cluster/groups/1/leader", `{}`, 400, "", ""},
 		{"administrator", "PUT", "cluster/groups/x/leader", `{"node":"2"}`, 400, "", ""},
+		{"administrator", "GET", "cluster/checksums", "", 200, `{"vhost":"/","topic":"q","partition":3,"index":0,"start":0,"end":9,"records":"000000000000000a","windows":"000000000000000b"}`, ""},
+		{"monitoring", "GET", "cluster/checksums", "", 401, "", ""},
 		{"administrator", "POST", "cluster/rebalance", "", 200, `"leader":"1"`, ""},
 	} {
 		f.did = ""
