@@ -61,9 +61,10 @@ func NewGate(cfg GateConfig) *Gate {
 			p.Out.URL.Scheme, p.Out.URL.Host = "http", "serving"
 			p.Out.Host = p.In.Host
 		},
-		Transport:    &http.Transport{DialContext: g.dial, DisableKeepAlives: true, ResponseHeaderTimeout: forwardWait, DisableCompression: true},
-		ErrorHandler: g.unreachable,
-		ErrorLog:     errorLog(cfg.Log),
+		Transport:      &http.Transport{DialContext: g.dial, DisableKeepAlives: true, ResponseHeaderTimeout: forwardWait, DisableCompression: true},
+		ModifyResponse: forwarded,
+		ErrorHandler:   g.unreachable,
+		ErrorLog:       errorLog(cfg.Log),
 	}
 	return g
 }
@@ -118,6 +119,15 @@ func (g *Gate) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 		return nil, errors.New("a request without a connection")
 	}
 	return g.cfg.Forward(ctx, c.Conn)
+}
+
+// forwarded notes that another node has let the client in.
+func forwarded(r *http.Response) error {
+	c, ok := r.Request.Context().Value(callerKey{}).(*caller)
+	if ok && r.StatusCode < http.StatusBadRequest && r.Request.Header.Get("Authorization") != "" {
+		c.loggedIn()
+	}
+	return nil
 }
 
 func (g *Gate) unreachable(w http.ResponseWriter, _ *http.Request, err error) {
