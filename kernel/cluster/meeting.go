@@ -120,6 +120,15 @@ func (a *acquaintances) told(info *Info, checked bool, refused *Refusal) {
 	}
 }
 
+// missed notes that a node is not where it was.
+func (a *acquaintances) missed(raftID string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if one := a.list[raftID]; one != nil {
+		one.at = time.Time{}
+	}
+}
+
 // admit implements transport.MuxConfig.Admit.
 func (n *Node) admit(ctx context.Context, c net.Conn, h transport.Hello) error {
 	if err := n.certified(c, h.From.Node); err != nil {

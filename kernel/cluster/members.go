@@ -114,6 +114,9 @@ func (n *Node) meetOne(p peer, address string) {
 		n.expel(r)
 	}
 	if err != nil && n.ctx.Err() == nil {
+		if !errors.Is(err, context.DeadlineExceeded) { // that may be a busy machine: see freshTime
+			n.met.missed(p.Raft)
+		}
 		n.log.Debug().Err(err).Str("peer", p.Node).Msg("a node does not tell how it is")
 	}
 	n.stir()
