@@ -25,6 +25,7 @@ type Metrics struct {
 	MergedBytes  atomic.Uint64 // written by merges
 	Pulled       atomic.Uint64 // segments that have come from other replicas
 	PulledBytes  atomic.Uint64
+	Rebased      atomic.Uint64 // checkpoints of other replicas taken, as what was missing is nowhere
 	ScrubPasses  atomic.Uint64 // of all segments
 	ScrubBytes   atomic.Uint64 // read by the scrub
 	ScrubDamaged atomic.Int64  // segments that the last pass, or the one under way, has found damaged

@@ -45,6 +45,7 @@ func Open(cfg Config) (*Group, error) {
 		return nil, fmt.Errorf("placement: open group %d: %w", cfg.ID, err)
 	}
 	g.prop.log, g.sealer.log = rg, rg
+	g.puller.setInstall(g.installer(rg))
 	g.raft.Store(rg)
 	g.closing = rg.Close
 	close(wired)

@@ -41,9 +41,10 @@ type puller struct {
 	urgent  atomic.Bool              // somebody waits for what is missing
 
 	mu      sync.Mutex
-	damaged map[uint64]struct{} // have a file, which is to be exchanged
-	nowhere map[uint64]struct{} // no other replica has them
-	wrong   map[uint64]int      // how often what came was not the segment
+	install func(io.Reader) error // takes a checkpoint that another replica sends; nil: not yet
+	damaged map[uint64]struct{}   // have a file, which is to be exchanged
+	nowhere map[uint64]struct{}   // no other replica has them
+	wrong   map[uint64]int        // how often what came was not the segment
 }
 
 // pullWrong is how often something else than a segment comes before nobody is taken
@@ -68,6 +69,9 @@ func (p *puller) step(ctx context.Context) error {
 		if err := p.pull(ctx, missing.ID); err != nil {
 			errs = append(errs, err)
 		}
+	}
+	if p.stuck() {
+		errs = append(errs, p.rebase(ctx))
 	}
 	if p.machine.shown.Load().Whole() {
 		p.urgent.Store(false)

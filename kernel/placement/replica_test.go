@@ -211,3 +211,54 @@ func TestDamagedSegmentIsRefetched(t *testing.T) {
 	}
 	m.Leave()
 }
+
+// TestGoneSegments: a replica that lacks segments which nobody has any more, as nothing
+// lives in them and whoever sent the checkpoint has forgotten, takes the checkpoint of
+// another one instead.
+func TestGoneSegments(t *testing.T) {
+	c := newCluster(t, Limits{SealBytes: 16 << 10})
+	defer c.close()
+	g := c.nodes[c.leader()]
+	parts, id := queue(t, g, 1, 1, kernel.RetainUsed)
+	c.source.set(func() { c.source.block = true })
+	lead, away, other := c.lag(parts, 0)
+	c.start(away)
+	late := c.nodes[away]
+	waitFor(t, "a checkpoint", func() bool { return !late.Whole() })
+	missing := late.machine.shown.Load().Missing()
+
+	g = c.nodes[lead]
+	s := newSink()
+	m := join(t, g, id, kernel.MemberOptions{AutoSettle: true}, s)
+	m.Credit(1 << 20)
+	p, err := g.Partition(parts[0])
+	must(t, err)
+	records := uint64(1 << 32)
+	gone := func() bool {
+		publish(t, g, g.Targets(parts...), records, records+50)
+		records += 50
+		for _, i := range []int{lead, other} {
+			c.nodes[i].sent.expire(1 << 62)
+			for _, lost := range missing {
+				if f, _, err := c.nodes[i].OpenSegment(lost.ID); err == nil {
+					must(t, f.Close())
+					return false
+				}
+			}
+		}
+		return true
+	}
+	waitFor(t, "the segments to go", gone)
+	if start, _ := p.Bounds(); start == 0 || late.Whole() {
+		t.Fatal("nothing has gone")
+	}
+	c.source.set(func() { c.source.block = false })
+	c.sameState(lead, away, other)
+	if late.Metrics().Rebased.Load() == 0 {
+		t.Fatal("no checkpoint was taken: the test tests nothing")
+	}
+	must(t, c.nodes[lead].Raft().TransferLeadershipTo(soon(t), c.peers[away].ID))
+	c.leader(away)
+	publish(t, late, late.Targets(parts...), 1<<40, 1<<40+20)
+	c.sameState(away, lead, other)
+}

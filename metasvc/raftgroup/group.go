@@ -218,12 +218,7 @@ func (g *Group) restart() {
 		err = g.start(newest(g.cfg.Checkpoints))
 	}
 	if err != nil {
-		g.stopped = true
-		err = fmt.Errorf("raftgroup: restart of group %d: %w", g.cfg.Group.ID(), err)
-		g.cfg.Logger.Error().Err(err).Msg("raft group stopped")
-		if g.cfg.OnFailure != nil {
-			g.cfg.OnFailure(err)
-		}
+		_ = g.broken(err)
 	}
 }
 

@@ -31,15 +31,19 @@ func (s *Store) export(ex *export, m *Meta, r *payload) error {
 	if err != nil {
 		return err
 	}
-	readers := []io.Reader{io.NewSectionReader(r.SectionReader, 0, m.Size)}
+	ex.parts = []*io.SectionReader{io.NewSectionReader(r.SectionReader, 0, m.Size)}
 	for _, name := range names {
 		f, size, err := openSized(s.fs, name)
 		if err != nil {
 			return err
 		}
 		ex.closers = append(ex.closers, f)
-		readers = append(readers, io.NewSectionReader(f, 0, size))
+		ex.parts = append(ex.parts, io.NewSectionReader(f, 0, size))
 		m.Size += size
+	}
+	readers := make([]io.Reader, len(ex.parts))
+	for i, part := range ex.parts {
+		readers[i] = part
 	}
 	ex.Reader = io.MultiReader(readers...)
 	return nil
@@ -60,6 +64,7 @@ func openSized(fs vfs.FS, name string) (vfs.File, int64, error) {
 // export is a payload and the files behind it.
 type export struct {
 	io.Reader
+	parts   []*io.SectionReader
 	closers []io.Closer
 }
 
