@@ -214,6 +214,39 @@ func TestFetchLongPoll(t *testing.T) {
 	}
 }
 
+// TestFetchBehindLostRecords: a fetch at lost records that nothing follows waits like
+// one at the end, without asking again and again, and gets what comes next.
+func TestFetchBehindLostRecords(t *testing.T) {
+	n := newFake()
+	addr, _ := start(t, n, nil)
+	reader, writer := dial(t, addr), dial(t, addr)
+	id := reader.createTopic("t", 1)
+	writer.produce("t", makeBatch("a", "b"))
+	log := n.logs[id][0]
+	log.mu.Lock()
+	log.lost = 2
+	log.mu.Unlock()
+	empty := ask[*kmsg.FetchResponse](reader, fetchRequest(12, "t", id, 0, 50*time.Millisecond))
+	if got := empty.Topics[0].Partitions[0]; got.ErrorCode != 0 || len(got.RecordBatches) != 0 || got.HighWatermark != 2 {
+		t.Errorf("%+v", got)
+	}
+	correlation := reader.send(fetchRequest(12, "t", id, 0, time.Minute))
+	writer.produce("t", makeBatch("c"))
+	resp := kmsg.NewPtrFetchResponse()
+	resp.Version = 12
+	reader.receive(correlation, resp)
+	want := makeBatch("c")
+	record.Stamp(want, 2, 0)
+	if got := resp.Topics[0].Partitions[0]; !bytes.Equal(got.RecordBatches, want) {
+		t.Errorf("%d bytes, error %d", len(got.RecordBatches), got.ErrorCode)
+	}
+	log.mu.Lock()
+	defer log.mu.Unlock()
+	if log.met != 2 {
+		t.Errorf("%d reads of what is lost, want one for each fetch", log.met)
+	}
+}
+
 func TestFetchLimits(t *testing.T) {
 	addr, _ := start(t, newFake(), nil)
 	p := dial(t, addr)

@@ -224,6 +224,8 @@ func (p *fakePublisher) Close() {}
 // fakeLog is one partition.
 type fakeLog struct {
 	timeErr    error // of TimeOffset, when nothing is found
+	lost       int64 // offsets below cannot be read
+	met        int   // how often that was tried
 	mu         sync.Mutex
 	batches    [][]byte
 	start, end int64
@@ -265,6 +267,10 @@ func (l *fakeLog) Read(offset int64, maxBytes int, dst []byte) ([]byte, error) {
 	if offset < l.start || offset > l.end {
 		return dst, kernel.Errorf(kernel.CodeOutOfRange, "partition", "", "offset %d", offset)
 	}
+	if offset < l.lost {
+		l.met++
+		return dst, kernel.Errorf(kernel.CodeCorrupt, "partition", "", "offset %d", offset)
+	}
 	at := len(dst)
 	for _, b := range l.batches {
 		if record.LastOffset(b) < offset {
@@ -278,7 +284,11 @@ func (l *fakeLog) Read(offset int64, maxBytes int, dst []byte) ([]byte, error) {
 	return dst, nil
 }
 
-func (l *fakeLog) Around(offset int64) int64 { return offset }
+func (l *fakeLog) Around(offset int64) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return max(offset, l.lost)
+}
 
 func (l *fakeLog) TimeOffset(ts int64) (offset, timestamp int64, err error) {
 	l.mu.Lock()
