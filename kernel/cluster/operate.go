@@ -18,9 +18,11 @@ const (
 	opMove   = "move"
 )
 
-// maxHops bounds how often an operation is passed on: to the leader, and by that one if
-// it is the node to be removed.
-const maxHops = 3
+// maxTries bounds how often an operation is tried, operatePause apart: leaders change.
+const (
+	maxTries     = 5
+	operatePause = 300 * time.Millisecond
+)
 
 // operateTime bounds an operation, with what it waits for.
 const operateTime = 30 * time.Second
@@ -35,7 +37,7 @@ type operateRequest struct {
 	Group uint32
 	Force bool // opRemove: also if the rest would have no majority
 	Undo  bool // opDrain
-	Hops  int  // how often it was passed on
+	Again bool // it may have been done already
 }
 
 // operateReply says how it went; Reason is empty if it went well.
@@ -89,7 +91,7 @@ func (n *Node) placed() uint32 {
 }
 
 // operate has an operation done where it has to be: by the leader of the group that it
-// is about.
+// is about, whoever that becomes on the way. All operations may be repeated.
 func (n *Node) operate(ctx context.Context, req operateRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, operateTime)
 	defer cancel()
@@ -104,20 +106,38 @@ func (n *Node) operate(ctx context.Context, req operateRequest) error {
 		}
 		id = req.Group
 	}
-	leads, leader, err := n.awaitLeader(ctx, r.group(id))
-	switch {
-	case err != nil:
+	for try := 1; ; try++ {
+		err := n.operateAt(ctx, r.group(id), req)
+		if err == nil || try == maxTries || ctx.Err() != nil {
+			return err
+		}
+		switch kernel.CodeOf(err) {
+		case kernel.CodeUnavailable, kernel.CodeUnknown:
+		default:
+			return err
+		}
+		req.Again = true
+		select {
+		case <-time.After(operatePause):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// operateAt has an operation done by the present leader of a group.
+func (n *Node) operateAt(ctx context.Context, g *Group, req operateRequest) error {
+	leads, leader, err := n.awaitLeader(ctx, g)
+	if err != nil {
 		return err
-	case leads:
+	}
+	if leads {
 		return n.execute(ctx, req)
-	case req.Hops >= maxHops:
-		return kernel.Errorf(kernel.CodeUnavailable, "", "", "the leader has changed: try again")
 	}
 	address, err := n.resolve(leader)
 	if err != nil {
 		return kernel.Errorf(kernel.CodeUnavailable, "node", leader, "%v", err)
 	}
-	req.Hops++
 	var reply operateReply
 	if _, err := n.links.call(ctx, leader, address, methodOperate, req, &reply); err != nil {
 		return kernel.Errorf(kernel.CodeUnknown, "", "", "the leader has not answered: %v", err)
@@ -159,7 +179,16 @@ func (n *Node) moved(group uint32) uint32 {
 
 // answerOperate does an operation that another node was asked for.
 func (n *Node) answerOperate(ctx context.Context, _ Identity, req *operateRequest) (*operateReply, error) {
-	err := n.operate(ctx, *req)
+	err := error(kernel.Errorf(kernel.CodeUnavailable, "", "", "the leader has changed"))
+	id := uint32(metasvc.CatalogGroup)
+	if req.Op == opMove {
+		id = req.Group
+	}
+	if g := n.replicas.Load().group(id); g != nil {
+		if leads, _ := g.Raft.Leader(); leads {
+			err = n.execute(ctx, *req)
+		}
+	}
 	if err == nil {
 		return &operateReply{}, nil
 	}
@@ -228,6 +257,9 @@ func (n *Node) remove(ctx context.Context, req operateRequest) error {
 	r := n.replicas.Load()
 	m, ok := r.Catalog.State().Node(req.Node)
 	if !ok {
+		if raftID := n.removed(req.Node); req.Again && raftID != "" {
+			return n.awaitGone(ctx, raftID)
+		}
 		return unknownNode(req.Node)
 	}
 	for i := range r.Groups {
@@ -236,7 +268,7 @@ func (n *Node) remove(ctx context.Context, req operateRequest) error {
 		}
 	}
 	if m.Raft == n.Self().Raft {
-		return n.removeSelf(ctx, req)
+		return n.yield(ctx)
 	}
 	if _, err := r.Catalog.Do(ctx, catalog.DropNode{ID: req.Node}); err != nil {
 		return err
@@ -245,8 +277,21 @@ func (n *Node) remove(ctx context.Context, req operateRequest) error {
 	return n.awaitGone(ctx, m.Raft)
 }
 
-// removeSelf hands over what this node leads, and has it removed by the next leader.
-func (n *Node) removeSelf(ctx context.Context, req operateRequest) error {
+// removed returns the Raft name of the node of an id that was removed last, "" if none
+// was.
+func (n *Node) removed(id string) (raftID string) {
+	last := uint64(0)
+	n.replicas.Load().Catalog.State().RemovedNodes(func(r *catalog.RemovedNode) {
+		if r.ID == id && r.Number > last {
+			last, raftID = r.Number, r.Raft
+		}
+	})
+	return raftID
+}
+
+// yield hands over all that this node leads, since it is to be removed: the next leader
+// has to do that. It always returns an error, which says so.
+func (n *Node) yield(ctx context.Context) error {
 	r := n.replicas.Load()
 	for i := len(r.Groups) - 1; i >= 0; i-- { // the catalog last: it follows the others
 		g := &r.Groups[i]
@@ -254,21 +299,10 @@ func (n *Node) removeSelf(ctx context.Context, req operateRequest) error {
 			continue
 		}
 		if err := n.giveAway(ctx, g, nil); err != nil {
-			return kernel.Errorf(kernel.CodeUnavailable, "node", req.Node, "it leads: %v", err)
+			return kernel.Errorf(kernel.CodeUnavailable, "node", n.Self().Node, "it leads: %v", err)
 		}
 	}
-	tick := time.NewTicker(observeEvery)
-	defer tick.Stop()
-	for {
-		if leads, leader := r.group(metasvc.CatalogGroup).Raft.Leader(); !leads && leader != "" && leader != n.Self().Raft {
-			return n.operate(ctx, req)
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return kernel.Errorf(kernel.CodeUnavailable, "node", req.Node, "it has handed over, and nobody leads yet: try again")
-		}
-	}
+	return kernel.Errorf(kernel.CodeUnavailable, "node", n.Self().Node, "it has handed over to another node, which can remove it: try again")
 }
 
 // expendable returns an error if a group cannot do without a node.
