@@ -85,7 +85,7 @@ func TestDedupFailover(t *testing.T) {
 	defer c.close()
 	old := c.leader(0, 1, 2)
 	g := c.nodes[old]
-	parts, _ := queue(t, g, 1, 1, kernel.RetainDay)
+	parts, _ := queue(t, g, 1, 1, kernel.Retention{Dedup: 24 * time.Hour}) // the clocks differ by hours
 	identified(t, g, g.Targets(parts...), "a")
 	c.net.Isolate(c.peers[old].ID)
 	lead := c.nodes[c.leader((old+1)%3, (old+2)%3)]
