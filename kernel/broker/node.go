@@ -72,7 +72,7 @@ func OpenNode(ctx context.Context, cfg Config) (*Node, error) {
 	if err != nil {
 		n.cancel()
 		n.aligner.Wait()
-		return nil, errors.Join(advise(err), n.replicas.close())
+		return nil, errors.Join(n.advise(err), n.replicas.close())
 	}
 	return n, nil
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/trivium-mq/trivium/kernel/cluster"
 	"github.com/trivium-mq/trivium/kernel/placement"
 	"github.com/trivium-mq/trivium/metasvc"
 	"github.com/trivium-mq/trivium/metasvc/catalog"
@@ -24,9 +25,20 @@ const scratchDir = "recover.tmp"
 // ErrDamaged: Recover found damage.
 var ErrDamaged = errors.New("the data directory is damaged")
 
+// ErrMember: a member of a cluster is not to go on with less than it had.
+var ErrMember = errors.New("the node is a member of a cluster, and what it has lost the others have: " +
+	"`trivium cluster remove NODE` at one of them, then start it with an empty data directory and --join")
+
 // advise adds to an error of damage what to do about it.
-func advise(err error) error {
+func (n *Node) advise(err error) error {
+	fsys := n.cfg.FS
+	if fsys == nil {
+		fsys = vfs.OS()
+	}
 	for _, damage := range []error{wal.ErrCorrupt, raftgroup.ErrCorrupt, checkpoint.ErrCorrupt, keyfile.ErrDamaged, ErrIncomplete} {
+		if errors.Is(err, damage) && len(cluster.Others(fsys, n.cfg.DataDir)) > 0 {
+			return fmt.Errorf("%w; %w", err, ErrMember)
+		}
 		if errors.Is(err, damage) {
 			return fmt.Errorf("%w; `trivium recover --check` tells what is lost", err)
 		}
@@ -62,7 +74,7 @@ type recovery struct {
 // accept it then makes the directory one that a node starts on: what is whole
 // stays, what is damaged is moved below lost+TIME beside a report. Without, it
 // changes nothing. The error matches ErrDamaged if there is damage and accept is
-// false, ErrLocked if the node runs. nodeID names the node if its file is lost.
+// false, ErrMember if it is true and there are other nodes, ErrLocked if the node runs. nodeID names the node if its file is lost.
 func Recover(fsys vfs.FS, dir, nodeID string, accept bool, now time.Time) (Recovery, error) {
 	r := &recovery{fs: fsys, dir: dir, work: path.Join(dir, scratchDir), node: nodeID, now: now}
 	if _, err := fsys.List(dir); err != nil {
@@ -77,6 +89,8 @@ func Recover(fsys vfs.FS, dir, nodeID string, accept bool, now time.Time) (Recov
 	err = r.look()
 	switch {
 	case err != nil || len(r.out.Damage) == 0:
+	case accept && len(cluster.Others(fsys, dir)) > 0:
+		err = fmt.Errorf("%s: %w", dir, ErrMember)
 	case !accept:
 		err = fmt.Errorf("%s: %w", dir, ErrDamaged)
 	default:

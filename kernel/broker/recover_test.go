@@ -161,6 +161,28 @@ func TestRecoverLog(t *testing.T) {
 	usable(t, b)
 }
 
+// TestRecoverMember: a damaged member of a cluster is told to join anew, and is not made
+// to go on with less.
+func TestRecoverMember(t *testing.T) {
+	dir := recoverable(t, 300)
+	peers := `{"cluster":"c","peers":[{"node":"2","raft":"2-abc","address":"h:1"}]}`
+	if err := os.WriteFile(filepath.Join(dir, "peers.json"), []byte(peers), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log := files(t, filepath.Join(dir, "wal"), ".wal")
+	damage(t, log[len(log)-1], 150<<10)
+	if _, err := Open(Config{DataDir: dir}); !errors.Is(err, ErrMember) || !strings.Contains(err.Error(), "--join") {
+		t.Fatalf("it starts, or does not say how: %v", err)
+	}
+	before := fingerprint(t, dir)
+	if found, err := Recover(vfs.OS(), dir, "1", true, time.Now()); !errors.Is(err, ErrMember) || len(found.Damage) != 1 {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	if fingerprint(t, dir) != before {
+		t.Fatal("something has changed")
+	}
+}
+
 // TestRecoverNoLog: without its log a node has what its checkpoints have: also a
 // small catalog has one after a clean stop.
 func TestRecoverNoLog(t *testing.T) {

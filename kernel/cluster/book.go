@@ -51,21 +51,45 @@ func openBook(fsys vfs.FS, dir, cluster string) (*book, error) {
 	if fsys == nil {
 		return b, nil
 	}
-	f, err := fsys.Open(path.Join(dir, bookName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return b, nil
-	} else if err != nil {
-		return nil, fmt.Errorf("cluster: %w", err)
-	}
-	data, err := io.ReadAll(io.NewSectionReader(f, 0, maxBook))
-	if err = errors.Join(err, f.Close()); err != nil {
+	file, err := readBook(fsys, dir)
+	if err != nil {
 		return nil, fmt.Errorf("cluster: %s: %w", bookName, err)
 	}
-	var file bookFile
-	if json.Unmarshal(data, &file) == nil && file.Cluster == cluster {
+	if file.Cluster == cluster {
 		b.peers = file.Peers
 	}
 	return b, nil
+}
+
+// readBook reads the file. Without one, or if it means nothing, it is empty.
+func readBook(fsys vfs.FS, dir string) (file bookFile, err error) {
+	f, err := fsys.Open(path.Join(dir, bookName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return file, nil
+	} else if err != nil {
+		return file, err
+	}
+	data, err := io.ReadAll(io.NewSectionReader(f, 0, maxBook))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return file, err
+	}
+	if json.Unmarshal(data, &file) != nil {
+		return bookFile{}, nil
+	}
+	return file, nil
+}
+
+// Others returns the names of the other nodes of the cluster that a data directory
+// belongs to, as far as it knows: of a node that does not run.
+func Others(fsys vfs.FS, dir string) (names []string) {
+	file, err := readBook(fsys, dir)
+	if err != nil {
+		return nil
+	}
+	for _, p := range file.Peers {
+		names = append(names, p.Node)
+	}
+	return names
 }
 
 func (b *book) list() []peer {
