@@ -24,11 +24,15 @@ var (
 	descLogBytes = desc("raft_log_bytes", "Bytes of the group's log that are kept.", "group")
 	descVoters   = desc("raft_voters", "Members of the group that vote.", "group")
 	descWhole    = desc("replica_whole", "1 while all segments of the placement group are here.")
+	descPulled   = desc("replica_segments_pulled_total", "Segments that have come from other nodes.")
+	descPulledB  = desc("replica_pulled_bytes_total", "Bytes of segments that have come from other nodes.")
+	descRebased  = desc("replica_rebased_total", "Checkpoints of other nodes taken because segments that were missing are nowhere any more.")
 )
 
 // Describe implements prometheus.Collector.
 func (c replicaCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descServing, descMembers, descLeads, descTerm, descCommitAt, descApplied, descLogBytes, descVoters, descWhole} {
+	for _, d := range []*prometheus.Desc{descServing, descMembers, descLeads, descTerm, descCommitAt, descApplied, descLogBytes, descVoters,
+		descWhole, descPulled, descPulledB, descRebased} {
 		ch <- d
 	}
 }
@@ -41,6 +45,10 @@ func (c replicaCollector) Collect(ch chan<- prometheus.Metric) {
 	n := c.n
 	gauge(descServing, flag(n.facade.Load() != nil))
 	gauge(descWhole, flag(n.durable.Whole()))
+	m := n.durable.Metrics()
+	for d, v := range map[*prometheus.Desc]uint64{descPulled: m.Pulled.Load(), descPulledB: m.PulledBytes.Load(), descRebased: m.Rebased.Load()} {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v))
+	}
 	reachable, missing := 0, 0
 	for _, m := range n.Members() {
 		if m.Reachable {
