@@ -21,7 +21,6 @@ const (
 // TestThreeNodes: what is published over each protocol by any node is consumed by
 // any other, also when the node that serves is killed in between.
 func TestThreeNodes(t *testing.T) {
-	full(t)
 	a := newArena(t, harness.ClusterConfig{Nodes: 3}, seed(t))
 	leader := a.leader()
 	leader.Kill()
