@@ -77,7 +77,8 @@ func TestUsageErrorsAreOneLineAndExitCode2(t *testing.T) {
 	t.Run("wildcard advertised", func(t *testing.T) {
 		refused(t, nil, "kafka.advertise", quiet(t, "--kafka-advertise", "0.0.0.0:9092")...)
 	})
-	t.Run("open cluster port", func(t *testing.T) { refused(t, nil, "loopback", quiet(t, "--cluster", "0.0.0.0:0")...) })
+	t.Run("open cluster port", func(t *testing.T) { refused(t, nil, "cluster.advertise", quiet(t, "--cluster", "0.0.0.0:0")...) })
+	t.Run("cluster port without certificates", func(t *testing.T) { refused(t, nil, "beyond the loopback", quiet(t, "--cluster", "192.0.2.1:7420")...) })
 	t.Run("taken cluster port", func(t *testing.T) { refused(t, nil, "in use", quiet(t, "--cluster", b.AMQP)...) })
 	t.Run("other node's directory", func(t *testing.T) {
 		if code := b.Stop(); code != 0 {
