@@ -58,6 +58,7 @@ func Open(cfg Config) (*Group, error) {
 	}
 	g.leadership.Store(&Leadership{})
 	g.lease = newLease(&cfg)
+	g.store.now = g.lease.now
 	c := newest(cfg.Checkpoints)
 	if c.Index != cfg.Restored {
 		return nil, fmt.Errorf("raftgroup: group %d: the machine holds the checkpoint at %d, the newest one is at %d",
@@ -86,6 +87,7 @@ func (g *Group) start(c checkpoint.Meta) error {
 	if err != nil {
 		return err
 	}
+	g.store.quiet.Store(g.lease.now() + g.lease.length)
 	r, err := raft.NewRaft(g.raftConfig(), g.fsm, g.store, g.store, snapshots{g.cfg.Checkpoints}, trans)
 	if err != nil {
 		closeTransport(trans)
@@ -134,6 +136,7 @@ func (g *Group) electSole(r *raft.Raft, trans raft.Transport) {
 	if voters != 1 || !self {
 		return
 	}
+	g.store.quiet.Store(0)
 	id, addr := raft.ServerID(g.cfg.NodeID), trans.LocalAddr()
 	req := raft.TimeoutNowRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax,
 		ID: []byte(id), Addr: trans.EncodePeer(id, addr)}}

@@ -2,12 +2,14 @@ package raftgroup
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/raft"
 
 	"github.com/trivium-mq/trivium/storage/vfs"
+	"github.com/trivium-mq/trivium/storage/wal"
 )
 
 func voters(ids ...string) (c raft.Configuration) {
@@ -111,6 +113,28 @@ func TestLeaseAlone(t *testing.T) {
 		t.Fatalf("lease %d, alone %v", n.group.Lease(), n.group.Alone())
 	}
 	n.close(t)
+}
+
+// TestNoVoteAfterStart: a node that has just been started votes for nobody until the
+// lease must be over of whom it may have heard of before.
+func TestNoVoteAfterStart(t *testing.T) {
+	log, err := wal.Open(vfs.NewMem(), "wal", wal.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := int64(0)
+	s := &store{Group: log.Group(7), now: func() int64 { return now }}
+	s.quiet.Store(100)
+	if err := s.SetUint64([]byte(keyVoteTerm), 3); !errors.Is(err, errQuiet) {
+		t.Fatalf("a vote is stored: %v", err)
+	}
+	if err := s.SetUint64([]byte(keyCurrentTerm), 3); err != nil {
+		t.Fatal(err)
+	}
+	now = 100
+	if err := errors.Join(s.SetUint64([]byte(keyVoteTerm), 3), s.Set([]byte("LastVoteCand"), []byte("b")), log.Close()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func await(t testing.TB, what string, ok func() bool) {

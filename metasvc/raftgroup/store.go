@@ -17,14 +17,28 @@ import (
 type store struct {
 	*wal.Group
 	unsaved atomic.Bool
+
+	// An instance of the library that has just been started does not know whom the
+	// one before it has heard of, and promised not to vote for another while the lease
+	// that came of it lasts. So it does not vote until that must be over.
+	now   func() int64
+	quiet atomic.Int64 // until then
 }
+
+var errQuiet = errors.New("raftgroup: no vote so soon after the start")
 
 var errTerm = errors.New("raftgroup: the current term could not be stored")
 
-const keyCurrentTerm = "CurrentTerm"
+const (
+	keyCurrentTerm = "CurrentTerm"
+	keyVoteTerm    = "LastVoteTerm" // stored first, for each vote
+)
 
 // SetUint64 implements raft.StableStore.
 func (s *store) SetUint64(key []byte, value uint64) error {
+	if string(key) == keyVoteTerm && s.now() < s.quiet.Load() {
+		return errQuiet
+	}
 	err := s.Group.SetUint64(key, value)
 	if string(key) != keyCurrentTerm {
 		return err
