@@ -36,7 +36,7 @@ func numbersIn(t *testing.T, g *Group, id PartitionID) map[uint64]int {
 // is not there, whatever was on its way when the leadership went; what may be either is
 // answered so.
 func TestOutcomesWhenTheLeaderChanges(t *testing.T) {
-	c := newCluster(t, Limits{SealBytes: 64 << 10})
+	c := newCluster(t, Limits{SealBytes: 4 << 20})
 	defer c.close()
 	lead := c.leader()
 	parts, _ := queue(t, c.nodes[lead], 1, 1, kernel.RetainDay)
