@@ -234,7 +234,7 @@ func (n *node) newGate() *admin.Gate {
 
 // newAdmin makes what answers HTTP while the node leads.
 func (n *node) newAdmin(b *broker.Broker, log zerolog.Logger) *admin.Server {
-	return admin.NewServer(b, admin.Config{Cluster: clusterName, Mapper: amqp.Mapper{}, Listeners: n.listeners, Gatherer: n.registry, Log: log})
+	return admin.NewServer(b, admin.Config{Cluster: clusterName, Peers: n.replicas.Nodes, Mapper: amqp.Mapper{}, Listeners: n.listeners, Gatherer: n.registry, Log: log})
 }
 
 // listeners describes the sockets for listings.

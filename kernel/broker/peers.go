@@ -149,6 +149,15 @@ func (n *Node) Members() []cluster.Member {
 	return n.cluster.Members()
 }
 
+// Nodes are the nodes of the cluster and what they do, as this one sees it; nil if there
+// is none.
+func (n *Node) Nodes() []kernel.ClusterNode {
+	if n.cluster == nil {
+		return nil
+	}
+	return n.cluster.Status().Nodes
+}
+
 // clustered reports whether other nodes can reach this one.
 func (n *Node) clustered() bool { return n.cfg.Cluster.Listen != "" && n.cfg.Cluster.Listen != "off" }
 

@@ -6,10 +6,12 @@ import (
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
+
+	"github.com/trivium-mq/trivium/kernel"
 )
 
-// nodeInfo is a node of the cluster, of which there is one today. Figures that
-// RabbitMQ has and that mean nothing here are left out.
+// nodeInfo is the node that serves. Figures that RabbitMQ has and that mean nothing
+// here are left out.
 type nodeInfo struct {
 	Name          string         `json:"name"`
 	Type          string         `json:"type"`
@@ -66,16 +68,54 @@ func (s *Server) nodeInfo() nodeInfo {
 	}
 }
 
+// peerInfo is another node of the cluster: what it has beyond this it tells itself, at
+// /metrics.
+type peerInfo struct {
+	Name         string        `json:"name"`
+	Type         string        `json:"type"`
+	Running      bool          `json:"running"`
+	Applications []application `json:"applications"`
+	Partitions   []string      `json:"partitions"`
+	Plugins      []string      `json:"enabled_plugins"`
+	Links        []string      `json:"cluster_links"`
+}
+
+// namedNode is a nodeInfo or a peerInfo.
+type namedNode struct {
+	name string
+	info any
+}
+
+func (s *Server) nodes() []namedNode {
+	this := s.nodeInfo()
+	out := []namedNode{{this.Name, this}}
+	if s.cfg.Peers == nil {
+		return out
+	}
+	for _, n := range s.cfg.Peers() {
+		name := s.nodeName(n.Name)
+		if name == this.Name || n.Name == s.node.Overview().NodeID {
+			continue
+		}
+		out = append(out, namedNode{name, peerInfo{
+			Name: name, Type: "disc", Running: n.State != kernel.NodeUnreachable && n.State != kernel.NodeRefused,
+			Applications: []application{{"trivium", "Trivium", n.Version}}, Partitions: []string{}, Plugins: []string{}, Links: []string{},
+		}})
+	}
+	return out
+}
+
 // listNodes is GET /api/nodes.
 func listNodes(c *call) error {
-	return list(c, []nodeInfo{c.s.nodeInfo()}, func(n *nodeInfo) string { return n.Name }, func(n *nodeInfo) any { return n })
+	return list(c, c.s.nodes(), func(n *namedNode) string { return n.name }, func(n *namedNode) any { return n.info })
 }
 
 // getNode is GET /api/nodes/{name}.
 func getNode(c *call) error {
-	n := c.s.nodeInfo()
-	if n.Name != c.args[0] {
-		return errNotFound
+	for _, n := range c.s.nodes() {
+		if n.name == c.args[0] {
+			return one(c, n.info)
+		}
 	}
-	return one(c, n)
+	return errNotFound
 }

@@ -17,6 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/rs/zerolog"
+
+	"github.com/trivium-mq/trivium/kernel"
 )
 
 // Bounds of a request.
@@ -45,6 +47,8 @@ type Config struct {
 	Cluster string
 	// Listeners returns the listening sockets; nil is none.
 	Listeners func() []Listener
+	// Peers returns the nodes of the cluster, this one among them; nil is this one alone.
+	Peers func() []kernel.ClusterNode
 	// Mapper reads and shows arguments and messages.
 	Mapper Mapper
 	// Gatherer is where /metrics comes from; nil is an empty page.
