@@ -75,7 +75,7 @@ func (d *dozers) got(topic string) int {
 // memory or from what is retained; everything in the queue arrives once they read.
 func TestStalledSubscribersOfLargeMessages(t *testing.T) {
 	const clients, messages, size, bound = 50, 40, 8 << 20, 1 << 30 // clients of each kind
-	b := harness.Start(t, "--memory-limit", "1GiB") // an 8th of it is for what waits for MQTT clients
+	b := harness.Start(t, "--memory-limit", "1GiB")                 // an 8th of it is for what waits for MQTT clients
 	_, ch := b.DialAMQP(t)
 	harness.Declare(t, ch, "large")
 	harness.Declare(t, ch, "small")
