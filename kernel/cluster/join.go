@@ -38,6 +38,9 @@ func (n *Node) Join(ctx context.Context) (Welcome, error) {
 	if len(others) == 0 && !first {
 		return Welcome{}, errors.New("cluster: there is no other node to ask: the seeds are missing")
 	}
+	if len(others) == 0 {
+		return Welcome{}, ErrFounds
+	}
 	start, said := time.Now(), ""
 	for {
 		w, err := n.askToJoin(ctx, others)
@@ -48,7 +51,7 @@ func (n *Node) Join(ctx context.Context) (Welcome, error) {
 		if Final(err) {
 			return Welcome{}, err
 		}
-		if first && !memberAnswered(err) && (len(others) == 0 || time.Since(start) >= foundAfter) {
+		if first && !memberAnswered(err) && time.Since(start) >= foundAfter {
 			return Welcome{}, ErrFounds
 		}
 		if err.Error() != said {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/raft"
 	"github.com/rs/zerolog"
@@ -16,6 +17,10 @@ import (
 	"github.com/trivium-mq/trivium/kernel/auth"
 	"github.com/trivium-mq/trivium/metasvc/transport"
 )
+
+// callTime bounds a message of a Raft group with its answer: after a break in the network
+// it is as long until the next one is tried.
+const callTime = 5 * time.Second
 
 // Node is this process among the others of its cluster. Safe for concurrent use.
 type Node struct {
@@ -52,12 +57,13 @@ func Open(cfg Config) (*Node, error) {
 		return nil, errors.Join(err, cfg.Listener.Close())
 	}
 	l := cfg.Listener
+	impatient(l)
 	if n.keys != nil {
 		l = n.keys.listen(l)
 	}
 	n.mux = transport.NewMux(transport.MuxConfig{
 		Listener: l, Advertise: n.Self().Address, Dial: n.dial, Self: n.Self,
-		Admit: n.admit, Verify: n.verify, Resolve: n.resolve, Witness: n.seen, Logger: n.log,
+		Admit: n.admit, Verify: n.verify, Resolve: n.resolve, Witness: n.seen, Timeout: callTime, Logger: n.log,
 	})
 	n.rpc = serveRPC(n, n.mux.Listener(transport.KindRPC))
 	return n, nil

@@ -21,6 +21,8 @@ const (
 	changeTime = 10 * time.Second
 	// changePause follows a change that has failed.
 	changePause = time.Second
+	// complainEvery is how often one reason is logged.
+	complainEvery = time.Minute
 	// markEvery is how far apart the marks are that a learner has to have reached.
 	markEvery = 500 * time.Millisecond
 
@@ -28,21 +30,40 @@ const (
 	maxCatalogVoters = 5
 )
 
+// leader is who leads a group in a term.
+type leader struct {
+	raft string
+	term uint64
+}
+
+// leaderOf returns who leads a group as this node sees it, the zero leader if that
+// changes just now.
+func leaderOf(g *Group) leader {
+	_, id := g.Raft.Leader()
+	l := leader{id, g.Raft.Term()}
+	if _, again := g.Raft.Leader(); again != id {
+		return leader{}
+	}
+	return l
+}
+
 // observe notes who leads, keeps the book of addresses, and finds out that this node
 // was removed, until the end.
 func (n *Node) observe() {
 	tick := time.NewTicker(observeEvery)
 	defer tick.Stop()
+	seen := map[uint32]leader{}
 	for {
 		r, self := n.replicas.Load(), n.Self()
 		for i := range r.Groups {
-			if l := r.Groups[i].Raft.Leadership(); l.LeaderID != "" && l.LeaderID != self.Raft {
-				n.seen.led(r.Groups[i].ID, l.LeaderID, l.Term)
+			id := r.Groups[i].ID
+			l := leaderOf(&r.Groups[i])
+			if l.raft != "" && l.raft != self.Raft && l == seen[id] { // the term is that of the leader, and no later one
+				n.seen.led(id, l.raft, l.term)
 			}
+			seen[id] = l
 		}
-		if err := n.belongs(self); err != nil {
-			n.expel(asRefusal(err))
-		}
+		n.observeSelf(self)
 		if peers := n.others(); len(peers) > 0 {
 			if err := n.book.set(self.Cluster, peers); err != nil {
 				n.log.Warn().Err(err).Msg("the addresses of the other nodes are not written down")
@@ -56,12 +77,25 @@ func (n *Node) observe() {
 	}
 }
 
+// observeSelf looks whether this node is still a member. Whether its directory is the
+// one that others know is for them to say: a node that is alone may have a new node
+// file.
+func (n *Node) observeSelf(self Identity) {
+	s := n.replicas.Load().Catalog.State()
+	if m, ok := s.Node(self.Node); s.Removed(self.Raft) || ok && m.Raft != self.Raft {
+		if err := n.belongs(self); err != nil {
+			n.expel(asRefusal(err))
+		}
+	}
+}
+
 // reconcile keeps what this node leads in line with the catalog, one change at a time,
 // until the end.
 func (n *Node) reconcile() {
 	tick := time.NewTicker(reconcileEvery)
 	defer tick.Stop()
 	marks := map[uint32]*mark{}
+	said := map[uint32]complaint{}
 	for {
 		pause := false
 		r := n.replicas.Load()
@@ -76,7 +110,10 @@ func (n *Node) reconcile() {
 			}
 			marks[g.ID].note(g.Raft.CommitIndex())
 			if err := n.align(g, marks[g.ID]); err != nil && n.ctx.Err() == nil {
-				n.log.Warn().Err(err).Uint32("group", g.ID).Msg("a change in the cluster has failed; it is tried again")
+				if c := said[g.ID]; c.text != err.Error() || time.Since(c.at) > complainEvery {
+					said[g.ID] = complaint{err.Error(), time.Now()}
+					n.log.Warn().Err(err).Uint32("group", g.ID).Msg("a change in the cluster has failed; it is tried again")
+				}
 				pause = true
 			}
 		}
@@ -94,6 +131,12 @@ func (n *Node) reconcile() {
 			return
 		}
 	}
+}
+
+// complaint is what was logged last about a group.
+type complaint struct {
+	text string
+	at   time.Time
 }
 
 // mark is an index that was committed some time ago: a replica that has it lags by no

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/trivium-mq/trivium/kernel"
@@ -42,6 +43,8 @@ func (n *Node) Status() kernel.ClusterStatus {
 				one.Voters = append(one.Voters, name(s.ID))
 			}
 		}
+		slices.Sort(one.Voters)
+		slices.Sort(one.Learners)
 		out.Groups = append(out.Groups, one)
 	}
 	for _, m := range members {

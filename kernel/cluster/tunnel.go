@@ -11,9 +11,6 @@ import (
 	"github.com/trivium-mq/trivium/metasvc/transport"
 )
 
-// dialer notices within half a minute that a peer has gone without a word.
-var dialer = net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3}}
-
 const (
 	// tunnelChunk is how many bytes of a tunnel are encrypted at once.
 	tunnelChunk = 16 << 10

@@ -49,7 +49,7 @@ func (w *witness) Voted(group uint32, raftID string, term uint64) {
 
 // led notes that a node leads a group in a term.
 func (w *witness) led(group uint32, raftID string, term uint64) {
-	w.note(group, raftID, func(p *promise) { p.led, p.term = max(p.led, term), max(p.term, term) })
+	w.note(group, raftID, func(p *promise) { p.led = max(p.led, term) })
 }
 
 func (w *witness) note(group uint32, raftID string, fn func(*promise)) {
