@@ -94,7 +94,11 @@ func openState(cfg Config) (*Group, *checkpoint.Store, checkpoint.Meta, error) {
 	}
 	m.shown.Store(m.log)
 	for _, missing := range m.log.Missing() {
-		cfg.Logger.Error().Err(missing.Err).Str("segment", slog.SegmentName(missing.ID)).Msg("a segment file is missing or damaged: its records cannot be read")
+		text := "a segment file is missing or damaged: its records cannot be read"
+		if !sole && cfg.Raft.Source != nil {
+			text = "a segment file is missing or damaged: it is fetched from another replica"
+		}
+		cfg.Logger.Error().Err(missing.Err).Str("segment", slog.SegmentName(missing.ID)).Msg(text)
 	}
 	for _, id := range m.log.Repaired() {
 		cfg.Logger.Error().Str("segment", slog.SegmentName(id)).Msg("a segment file was damaged and has been repaired: nothing is lost; see to the disk")

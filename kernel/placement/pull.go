@@ -42,7 +42,7 @@ type puller struct {
 
 	mu      sync.Mutex
 	install func(io.Reader) error // takes a checkpoint that another replica sends; nil: not yet
-	damaged map[uint64]struct{}   // have a file, which is to be exchanged
+	damaged map[uint64]bool       // have a file that is to be exchanged; true: it was looked at
 	nowhere map[uint64]struct{}   // no other replica has them
 	wrong   map[uint64]int        // how often what came was not the segment
 }
@@ -53,7 +53,7 @@ const pullWrong = 6
 
 func newPuller(cfg *Config, m *machine, metrics *Metrics) *puller {
 	return &puller{group: cfg.ID, source: cfg.Raft.Source, machine: m, metrics: metrics, logger: cfg.Logger,
-		wake: make(chan struct{}, 1), damaged: make(map[uint64]struct{}), nowhere: make(map[uint64]struct{}),
+		wake: make(chan struct{}, 1), damaged: make(map[uint64]bool), nowhere: make(map[uint64]struct{}),
 		wrong: make(map[uint64]int)}
 }
 
@@ -77,7 +77,7 @@ func (p *puller) step(ctx context.Context) error {
 		p.urgent.Store(false)
 	}
 	for _, id := range p.suspects() {
-		if p.machine.shown.Load().Check(id) == nil { // it has passed, or was mended
+		if !p.confirmed(id) { // it has passed, or was mended
 			p.mended(id)
 			continue
 		}
@@ -98,6 +98,23 @@ func (p *puller) suspects() (ids []uint64) {
 		ids = append(ids, id)
 	}
 	return ids
+}
+
+// confirmed says whether a segment is damaged indeed. It reads it, once.
+func (p *puller) confirmed(id uint64) bool {
+	p.mu.Lock()
+	known := p.damaged[id]
+	p.mu.Unlock()
+	if known {
+		return true
+	}
+	if p.machine.shown.Load().Check(id) == nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.damaged[id] = true
+	return true
 }
 
 func (p *puller) mended(id uint64) {
@@ -270,7 +287,7 @@ func (p *puller) mendSegment(id uint64, cause error) bool {
 	if _, lost := p.nowhere[id]; lost {
 		return false
 	}
-	p.damaged[id] = struct{}{}
+	p.damaged[id] = false
 	p.logger.Error().Err(cause).Uint32("placement", p.group).Msg("a segment file is damaged: it is fetched from another replica; see to the disk")
 	signal(p.wake)
 	return true
