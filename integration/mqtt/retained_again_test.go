@@ -23,10 +23,17 @@ func TestRetainedComesAgain(t *testing.T) {
 		ids := map[string]uint16{}
 		for range 6 {
 			m := q.message()
-			if topic := string(m.Payload); !m.Retain || m.Dup || m.QoS != map[string]byte{"/0": 0, "/1": 1}[topic] && m.QoS != 2 {
-				t.Errorf("%+v", m)
+			topic, qos := string(m.Payload), byte(2)
+			switch topic {
+			case "/0":
+				qos = 0
+			case "/1":
+				qos = 1
 			}
-			ids[string(m.Payload)] = m.ID
+			if !m.Retain || m.Dup || m.QoS != qos {
+				t.Errorf("%+v, want QoS %d", m, qos)
+			}
+			ids[topic] = m.ID
 		}
 		q.ack(wire.Pubrec, ids["/acked"], wire.Success)
 		q.want(wire.Pubrel)
