@@ -28,7 +28,7 @@ func (n *Node) Steward() *Steward {
 // has it: while it does not serve that may be behind by a moment, or longer when the
 // cluster has no leader. Errors as for [Broker.Login].
 func (s *Steward) Login(ctx context.Context, user, password string, remote net.Addr) (*kernel.User, error) {
-	if b := s.node.facade.Load(); b != nil && b.Ready() == nil {
+	if b := s.node.facade.Load(); b != nil && b.directory() != nil && b.Ready() == nil { // not one that only begins
 		return b.Login(ctx, user, password, remote)
 	}
 	ctx, late := context.WithTimeoutCause(ctx, s.access.throttle.Patience(), errTooManyLogins)
