@@ -26,6 +26,8 @@ const (
 	// markEvery is how far apart the marks are that a learner has to have reached.
 	markEvery = 500 * time.Millisecond
 
+	// maxVoters vote in a group; in the catalog's, once there are as many nodes,
+	// maxCatalogVoters.
 	maxVoters        = 3
 	maxCatalogVoters = 5
 )
@@ -163,12 +165,14 @@ func (n *Node) align(g *Group, m *mark) error {
 		}
 	}
 	state := n.replicas.Load().Catalog.State()
-	w := wanted{self: n.Self().Raft, maxVoters: maxVoters, removed: state.Removed,
-		ready: func(raftID string) bool { return n.caughtUp(raftID, g.ID, m) }}
-	if g.ID == metasvc.CatalogGroup {
+	w := wanted{self: n.Self().Raft, maxVoters: maxVoters, removed: state.Removed}
+	state.Nodes(func(c *catalog.Node) { w.nodes = append(w.nodes, c) })
+	w.ready = func(raftID string) bool { return n.caughtUp(raftID, g.ID, m) }
+	if g.ID != metasvc.CatalogGroup { // who is to lead all groups has to vote in the catalog
+		w.ready = func(raftID string) bool { return n.votesInCatalog(raftID) && n.caughtUp(raftID, g.ID, m) }
+	} else if len(w.nodes) >= maxCatalogVoters {
 		w.maxVoters = maxCatalogVoters
 	}
-	state.Nodes(func(c *catalog.Node) { w.nodes = append(w.nodes, c) })
 	c := w.next(g.Raft.Servers())
 	if c.act != nothing {
 		return n.perform(ctx, g, c, m)
@@ -177,6 +181,16 @@ func (n *Node) align(g *Group, m *mark) error {
 		return n.giveAway(ctx, g, m)
 	}
 	return nil
+}
+
+// votesInCatalog reports whether a node votes in the catalog, as far as this one knows.
+func (n *Node) votesInCatalog(raftID string) bool {
+	for _, s := range n.replicas.Load().group(metasvc.CatalogGroup).Raft.Servers() {
+		if s.ID == raftID {
+			return !s.Learner
+		}
+	}
+	return false
 }
 
 // perform makes a change.

@@ -20,7 +20,7 @@ type queue struct {
 	done   chan struct{}
 }
 
-func newQueue(addr net.Addr) *queue {
+func newQueue(addr net.Addr, backlog int) *queue {
 	return &queue{addr: addr, ready: make(chan net.Conn, backlog), done: make(chan struct{})}
 }
 

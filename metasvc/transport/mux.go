@@ -18,12 +18,15 @@ const (
 	// be admitted or refused.
 	helloTimeout = 5 * time.Second
 
-	// maxNewcomers bounds the connections that have not said it yet.
-	maxNewcomers = 256
+	// maxNewcomers bounds the connections that have not said it yet. Those of clients
+	// come in crowds.
+	maxNewcomers = 1024
 
-	// backlog bounds the connections that wait to be accepted by a group or by
-	// whoever serves their kind.
-	backlog = 16
+	// These bound the connections that wait to be accepted by a group, or by whoever
+	// serves their kind.
+	groupBacklog  = 16
+	rpcBacklog    = 64
+	tunnelBacklog = 512
 )
 
 // MuxConfig is what a Mux is made of.
@@ -99,7 +102,7 @@ func NewMux(cfg MuxConfig) *Mux {
 	m := &Mux{
 		cfg:       cfg,
 		slots:     make(chan struct{}, maxNewcomers),
-		kinds:     map[Kind]*queue{KindRPC: newQueue(cfg.Listener.Addr()), KindTunnel: newQueue(cfg.Listener.Addr())},
+		kinds:     map[Kind]*queue{KindRPC: newQueue(cfg.Listener.Addr(), rpcBacklog), KindTunnel: newQueue(cfg.Listener.Addr(), tunnelBacklog)},
 		groups:    map[uint32]*layer{},
 		newcomers: map[net.Conn]struct{}{},
 	}
@@ -135,7 +138,7 @@ func (m *Mux) Group(id uint32) (raft.Transport, error) {
 	if m.groups[id] != nil {
 		return nil, fmt.Errorf("transport: group %d has a transport already", id)
 	}
-	l := &layer{queue: newQueue(address(m.cfg.Advertise)), mux: m, id: id, conns: map[*conn]struct{}{}}
+	l := &layer{queue: newQueue(address(m.cfg.Advertise), groupBacklog), mux: m, id: id, conns: map[*conn]struct{}{}}
 	m.groups[id] = l
 	l.trans = raft.NewNetworkTransportWithConfig(&raft.NetworkTransportConfig{
 		Logger:                  hclog.NewNullLogger(), // what matters, Raft itself says too
