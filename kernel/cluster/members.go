@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/trivium-mq/trivium/metasvc/catalog"
+	"github.com/trivium-mq/trivium/metasvc/transport"
 )
 
 // Member is a node of the cluster, as this one sees it.
@@ -110,16 +111,35 @@ func (n *Node) meetAll() {
 // meetOne exchanges with another member how they are.
 func (n *Node) meetOne(p peer, address string) {
 	err := n.exchange(n.ctx, p.Raft, address)
-	if r, ok := errors.AsType[*Refusal](err); ok && r.From != "" && expelled(r) {
+	r, refused := errors.AsType[*Refusal](err)
+	if refused && r.From != "" && expelled(r) {
 		n.expel(r)
 	}
-	if err != nil && n.ctx.Err() == nil {
-		if !errors.Is(err, context.DeadlineExceeded) { // that may be a busy machine: see freshTime
+	if n.ctx.Err() == nil {
+		// No answer in time may be a busy machine (see freshTime), and one that starts is there.
+		starting := refused && r.Code == transport.CodeStarting
+		if err != nil && !errors.Is(err, context.DeadlineExceeded) && !starting {
 			n.met.missed(p.Raft)
 		}
-		n.log.Debug().Err(err).Str("peer", p.Node).Msg("a node does not tell how it is")
+		if !starting {
+			n.complain(p, address, err)
+		}
 	}
 	n.stir()
+}
+
+// complain logs that a member is not reached, and that it is again.
+func (n *Node) complain(p peer, address string, err error) {
+	key := p.Raft
+	before, down := n.complaints.Load(key)
+	switch {
+	case err == nil && down:
+		n.complaints.Delete(key)
+		n.log.Info().Str("peer", p.Node).Msg("the node is reached again")
+	case err != nil && (!down || time.Since(before.(time.Time)) > complainEvery):
+		n.complaints.Store(key, time.Now())
+		n.log.Warn().Err(err).Str("peer", p.Node).Str("address", address).Msg("a node is not reached")
+	}
 }
 
 // others are the other members, by the catalog, or by the book until that knows some.

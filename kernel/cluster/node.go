@@ -42,7 +42,9 @@ type Node struct {
 	attach   sync.Once
 	wake     chan struct{} // the reconciler has something to do; cap 1
 	sending  chan struct{} // a place for each segment that is sent
-	asked    atomic.Uint32 // how often others were asked for one
+
+	complaints sync.Map      // when it was logged that a node is not reached, by Raft name
+	asked      atomic.Uint32 // how often others were asked for one
 
 	ctx    context.Context // ends when Close begins
 	cancel context.CancelFunc
