@@ -26,13 +26,14 @@ var (
 	descWhole    = desc("replica_whole", "1 while all segments of the placement group are here.")
 	descPulled   = desc("replica_segments_pulled_total", "Segments that have come from other nodes.")
 	descPulledB  = desc("replica_pulled_bytes_total", "Bytes of segments that have come from other nodes.")
+	descLapses   = desc("lease_lapses_total", "How often deliveries have waited for the leader's lease.")
 	descRebased  = desc("replica_rebased_total", "Checkpoints of other nodes taken because segments that were missing are nowhere any more.")
 )
 
 // Describe implements prometheus.Collector.
 func (c replicaCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{descServing, descMembers, descLeads, descTerm, descCommitAt, descApplied, descLogBytes, descVoters,
-		descWhole, descPulled, descPulledB, descRebased} {
+		descWhole, descPulled, descPulledB, descRebased, descLapses} {
 		ch <- d
 	}
 }
@@ -46,7 +47,7 @@ func (c replicaCollector) Collect(ch chan<- prometheus.Metric) {
 	gauge(descServing, flag(n.facade.Load() != nil))
 	gauge(descWhole, flag(n.durable.Whole()))
 	m := n.durable.Metrics()
-	for d, v := range map[*prometheus.Desc]uint64{descPulled: m.Pulled.Load(), descPulledB: m.PulledBytes.Load(), descRebased: m.Rebased.Load()} {
+	for d, v := range map[*prometheus.Desc]uint64{descPulled: m.Pulled.Load(), descPulledB: m.PulledBytes.Load(), descRebased: m.Rebased.Load(), descLapses: m.Lapses.Load()} {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v))
 	}
 	reachable, missing := 0, 0

@@ -17,8 +17,12 @@ func (s *shard) certain() bool {
 		return true
 	}
 	until := s.lease()
-	s.lapsed = until != raftgroup.Forever && s.clock.mono() >= until
-	return !s.lapsed
+	lapsed := until != raftgroup.Forever && s.clock.mono() >= until
+	if lapsed && !s.lapsed {
+		s.metrics.Lapses.Add(1)
+	}
+	s.lapsed = lapsed
+	return !lapsed
 }
 
 // lease is raftgroup.Group.Lease of the group's log.

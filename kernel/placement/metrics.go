@@ -25,6 +25,7 @@ type Metrics struct {
 	MergedBytes  atomic.Uint64 // written by merges
 	Pulled       atomic.Uint64 // segments that have come from other replicas
 	PulledBytes  atomic.Uint64
+	Lapses       atomic.Uint64 // how often hand-outs have waited for the lease
 	Rebased      atomic.Uint64 // checkpoints of other replicas taken, as what was missing is nowhere
 	ScrubPasses  atomic.Uint64 // of all segments
 	ScrubBytes   atomic.Uint64 // read by the scrub

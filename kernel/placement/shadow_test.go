@@ -131,16 +131,21 @@ type shadow struct {
 	ahead  uint64 // up to which keys may have been written
 	next   int    // in the record
 	pulls  int
+	full   int // seals without room
 	sent   int // checkpoints taken from the peer
 }
 
 func (s *shadow) open() {
 	s.t.Helper()
 	now := func() time.Time { return time.UnixMilli(int64(s.rng.Intn(1 << 40))) }
-	log, err := wal.Open(s.disk, "wal", wal.Options{FileSize: 16 << 10, NoAhead: true, Rand: s.rng, Now: now})
+	disk := vfs.NewFault(s.disk)
+	if s.rng.Intn(2) == 0 { // of one node only
+		disk.Add(vfs.Rule{Op: vfs.OpWrite, Name: "*.seg.tmp", After: s.rng.Intn(6), Times: 1 + s.rng.Intn(3), Err: vfs.ErrNoSpace})
+	}
+	log, err := wal.Open(disk, "wal", wal.Options{FileSize: 16 << 10, NoAhead: true, Rand: s.rng, Now: now})
 	must(s.t, err)
 	s.wal = log
-	cfg := Config{ID: s.id, FS: s.disk, Dir: "p1", WAL: log.Group(1), KV: s.keys, Boot: 1 << 40, Shards: s.shards,
+	cfg := Config{ID: s.id, FS: disk, Dir: "p1", WAL: log.Group(1), KV: s.keys, Boot: 1 << 40, Shards: s.shards,
 		Logger: zerolog.Nop(), Now: now, Limits: Limits{SealBytes: 3 << 10}}
 	cfg.Raft.Transport = func() (raft.Transport, error) { return nil, nil } // it has peers
 	if s.peer != nil {
@@ -188,7 +193,9 @@ func (s *shadow) quiet() {
 }
 
 func (s *shadow) seal() {
-	if _, err := s.g.sealer.step(); err != nil && !errors.Is(err, slog.ErrMissing) {
+	if _, err := s.g.sealer.step(); errors.Is(err, vfs.ErrNoSpace) {
+		s.full++
+	} else if err != nil && !errors.Is(err, slog.ErrMissing) {
 		s.t.Fatal(err)
 	}
 }
@@ -356,6 +363,7 @@ func TestReplicasAreEqual(t *testing.T) {
 	n, first := setting("TRIVIUM_HISTORIES", 30), setting("TRIVIUM_SEED", 1)
 	var sent, pulls, digests int
 	var merges uint64
+	var full int
 	for seed := first; seed < first+n; seed++ {
 		h := newHistory(seed, keys)
 		h.record = &recording{digests: make(map[uint64]digest), rng: rand.New(rand.NewSource(seed))}
@@ -380,13 +388,14 @@ func TestReplicasAreEqual(t *testing.T) {
 		if !slices.Equal(one, two) {
 			t.Fatalf("TRIVIUM_SEED=%d: segments %v and %v", seed, one, two)
 		}
+		full += a.full + b.full
 		sent, pulls, digests, merges = sent+b.sent, pulls+b.pulls, digests+len(h.record.digests), merges+b.g.metrics.Merges.Load()
 		for _, s := range []*shadow{a, b} {
 			must(t, errors.Join(s.g.machine.log.Close(), s.wal.Close()))
 		}
 	}
-	t.Logf("%d checkpoints sent, %d answers, %d places compared, %d merges", sent, pulls, digests, merges)
-	if n >= 30 && (sent < int(n)/8 || pulls < int(n) || digests < 3*int(n) || merges == 0) {
+	t.Logf("%d checkpoints sent, %d answers, %d places compared, %d merges, %d seals without room", sent, pulls, digests, merges, full)
+	if n >= 30 && (sent < int(n)/8 || pulls < int(n) || digests < 3*int(n) || merges == 0 || full < int(n)/4) {
 		t.Error("that is too little")
 	}
 }
