@@ -14,6 +14,11 @@
 //     and is the only caller of their consumers;
 //   - the completer runs publishers' completions and writes the keyed state.
 //
+// Replicas apply the same log, and come to the same state and the same segment
+// files, whatever their shards and clocks. What one lacks of the files, the puller
+// brings from others (pull.go, rebase.go); who is elected without them hands over
+// (turn.go); nothing is handed out without the leader's lease (lease.go).
+//
 // A volatile group is the same on a log that commits at once and stores
 // nothing. docs/formats/entry.md describes what is in the log.
 package placement
