@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -15,6 +16,9 @@ const (
 	// leaderless is how long nobody may lead before the clients of this node are cut
 	// off: another node may know more.
 	leaderless = 3 * time.Second
+	// farewell is how long a client may take to go when the node that served it has
+	// ended the connection: until then it can read the last words.
+	farewell = 2 * time.Second
 )
 
 var relayBuffers = sync.Pool{New: func() any { b := make([]byte, relayBuffer); return &b }}
@@ -37,7 +41,8 @@ type relays struct {
 	open map[*relay]struct{}
 }
 
-// run copies both ways until both have ended, one has failed, or another node leads.
+// run copies both ways until the other node has ended, one has failed, or another node
+// leads.
 func (all *relays) run(n *node, r *relay) {
 	all.mu.Lock()
 	if all.open == nil {
@@ -50,8 +55,8 @@ func (all *relays) run(n *node, r *relay) {
 		r.close() // it has changed before the relay was in the list
 	}
 	var other sync.WaitGroup
-	other.Go(func() { pour(r.client, r.tunnel) })
-	pour(r.tunnel, r.client)
+	other.Go(r.deliver)
+	r.bring()
 	other.Wait()
 	stop()
 	r.close()
@@ -100,15 +105,76 @@ func (n *node) watchLeader() {
 	}
 }
 
-// pour copies from one end to the other, and passes on that it has ended.
-func pour(to, from net.Conn) {
-	buf := relayBuffers.Get().(*[]byte)
-	defer relayBuffers.Put(buf)
-	_, err := io.CopyBuffer(struct{ io.Writer }{to}, struct{ io.Reader }{from}, *buf)
-	half, ok := to.(interface{ CloseWrite() error })
-	if err == nil && ok && half.CloseWrite() == nil {
+// bring carries what the client sends until it ends. When the other node takes no more,
+// what comes is thrown away: the client may still be reading why.
+func (r *relay) bring() {
+	if pour(r.tunnel, r.client) == nil {
+		if closeWrite(r.tunnel) != nil {
+			r.close()
+		}
 		return
 	}
-	_ = to.Close()
-	_ = from.Close()
+	if r.client.SetReadDeadline(time.Now().Add(farewell)) == nil {
+		_ = pour(io.Discard, r.client)
+	}
+	r.close()
+}
+
+// deliver carries what the client gets until that ends. A client that then stays is cut
+// off: it would hold a place here for ever.
+func (r *relay) deliver() {
+	_ = pour(r.client, r.tunnel)
+	if closeWrite(r.client) != nil || r.client.SetReadDeadline(time.Now().Add(farewell)) != nil {
+		r.close()
+	}
+}
+
+// pour copies all that comes. While little does, it needs no more memory than a small
+// buffer: most connections are idle most of the time.
+func pour(to io.Writer, from io.Reader) error {
+	var small [512]byte
+	for {
+		n, err := pass(to, from, small[:])
+		if n == len(small) && err == nil {
+			err = pourMuch(to, from)
+		}
+		switch err {
+		case nil:
+		case io.EOF:
+			return nil
+		default:
+			return err
+		}
+	}
+}
+
+// pourMuch copies with a large buffer until less comes.
+func pourMuch(to io.Writer, from io.Reader) error {
+	buf := relayBuffers.Get().(*[]byte)
+	defer relayBuffers.Put(buf)
+	for {
+		if n, err := pass(to, from, *buf); err != nil || n < len(*buf)/8 {
+			return err
+		}
+	}
+}
+
+// pass copies what one read brings.
+func pass(to io.Writer, from io.Reader, buf []byte) (n int, err error) {
+	n, err = from.Read(buf)
+	if n > 0 {
+		if _, wrong := to.Write(buf[:n]); wrong != nil {
+			return n, wrong
+		}
+	}
+	return n, err
+}
+
+// closeWrite tells the other end of c that nothing more comes.
+func closeWrite(c net.Conn) error {
+	half, ok := c.(interface{ CloseWrite() error })
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	return half.CloseWrite()
 }

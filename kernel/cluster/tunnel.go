@@ -3,9 +3,11 @@ package cluster
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/trivium-mq/trivium/metasvc/transport"
@@ -57,7 +59,7 @@ func newTunnels() *tunnels { return &tunnels{list: map[*tunnel]struct{}{}} }
 
 // open makes a tunnel of a connection, which it closes if it cannot.
 func (all *tunnels) open(c net.Conn) (net.Conn, error) {
-	t := &tunnel{Conn: c, all: all}
+	t := &tunnel{Conn: c, all: all, done: make(chan struct{})}
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if all.closed {
@@ -94,14 +96,19 @@ func (all *tunnels) close() {
 type tunnel struct {
 	net.Conn // a socket, or a TLS connection
 	all      *tunnels
-	pipe     net.Conn // nil without TLS
+	pipe     net.Conn      // nil without TLS
+	half     atomic.Bool   // CloseWrite
+	done     chan struct{} // closed by Close
 	once     sync.Once
 }
 
 // carry writes what comes out of the pipe, and says goodbye at its end.
 func (t *tunnel) carry(out net.Conn) {
-	_, _ = io.CopyBuffer(struct{ io.Writer }{t.Conn}, struct{ io.Reader }{out}, make([]byte, tunnelChunk))
+	_, err := io.CopyBuffer(struct{ io.Writer }{t.Conn}, struct{ io.Reader }{out}, make([]byte, tunnelChunk))
 	_ = out.Close() // whoever writes learns that nothing is carried any more
+	if err == nil && t.half.Load() && t.Conn.(*tls.Conn).CloseWrite() == nil {
+		<-t.done // Read goes on until then
+	}
 	_ = t.Conn.Close()
 }
 
@@ -136,6 +143,19 @@ func (t *tunnel) SetDeadline(at time.Time) error {
 	return t.Conn.SetReadDeadline(at)
 }
 
+// CloseWrite says that nothing more comes: the other side reads all, and then io.EOF.
+func (t *tunnel) CloseWrite() error {
+	if t.pipe != nil {
+		t.half.Store(true)
+		return t.pipe.Close()
+	}
+	half, ok := t.Conn.(interface{ CloseWrite() error })
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	return half.CloseWrite()
+}
+
 // Close implements net.Conn. What was written before still goes out, if the other side
 // takes it.
 func (t *tunnel) Close() error {
@@ -144,6 +164,7 @@ func (t *tunnel) Close() error {
 		t.all.mu.Lock()
 		delete(t.all.list, t)
 		t.all.mu.Unlock()
+		defer close(t.done)
 		if t.pipe == nil {
 			err = t.Conn.Close()
 			return

@@ -99,6 +99,34 @@ func testTunnel(t *testing.T, change func(*Config)) {
 }
 
 // TestCloseEndsTunnels: nothing of a node is left after its Close.
+// TestTunnelHalfClosed: who has said the last word can still be answered.
+func TestTunnelHalfClosed(t *testing.T) {
+	t.Run("plain", func(t *testing.T) { testTunnelHalfClosed(t, nil) })
+	t.Run("TLS", func(t *testing.T) { testTunnelHalfClosed(t, newAuthority(t).change) })
+}
+
+func testTunnelHalfClosed(t *testing.T, change func(*Config)) {
+	a, b := startNode(t, "1", change), startNode(t, "2", change)
+	know(t, a, b)
+	near, far := tunnelBetween(t, a, b)
+	defer near.Close()
+	for from, to := range map[net.Conn]net.Conn{near: far, far: near} {
+		_ = to.SetReadDeadline(time.Now().Add(10 * time.Second))
+		if _, err := from.Write([]byte("last words")); err != nil {
+			t.Fatal(err)
+		}
+		if err := from.(interface{ CloseWrite() error }).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		if b, err := io.ReadAll(to); string(b) != "last words" || err != nil {
+			t.Errorf("%q %v", b, err)
+		}
+	}
+	if err := far.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		t.Error(err)
+	}
+}
+
 func TestCloseEndsTunnels(t *testing.T) {
 	a, b := startNode(t, "1", nil), startNode(t, "2", nil)
 	know(t, a, b)

@@ -2,6 +2,7 @@ package listener
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -120,6 +121,15 @@ func (c *carried) Close() error {
 		c.carrier.Open.Add(-1)
 	})
 	return err
+}
+
+// CloseWrite says goodbye: nothing is written any more, and Read goes on.
+func (c *carried) CloseWrite() error {
+	half, ok := c.Conn.(interface{ CloseWrite() error })
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	return half.CloseWrite()
 }
 
 func (c *carried) known() {
