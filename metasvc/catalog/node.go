@@ -5,6 +5,7 @@ import (
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/metasvc/codec"
+	"github.com/trivium-mq/trivium/metasvc/pmap"
 )
 
 // Those of this file.
@@ -131,6 +132,14 @@ func (s *State) Removed(raft string) bool { return s.removed.Has(raft) }
 
 // RemovedNodes calls fn for the nodes that were removed, by Raft name.
 func (s *State) RemovedNodes(fn func(*RemovedNode)) { s.removed.Each(fn) }
+
+// WithoutNodes is the state without members, and without the memory of removed ones: that
+// of another cluster, in which all names are free.
+func (s *State) WithoutNodes() *State {
+	out := *s
+	out.nodes, out.removed = pmap.Map[*Node]{}, pmap.Map[*RemovedNode]{}
+	return &out
+}
 
 // nodeLen is how many ops putNodes makes.
 func (s *State) nodeLen() int { return s.nodes.Len() + s.removed.Len() }

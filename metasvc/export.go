@@ -1,0 +1,80 @@
+package metasvc
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/trivium-mq/trivium/metasvc/catalog"
+	"github.com/trivium-mq/trivium/metasvc/raftgroup"
+	"github.com/trivium-mq/trivium/storage/checkpoint"
+	"github.com/trivium-mq/trivium/storage/vfs"
+	"github.com/trivium-mq/trivium/storage/wal"
+)
+
+// Export writes a checkpoint of the state as this node has applied it into a directory
+// of its own, and says of what it is.
+func (c *Catalog) Export(fsys vfs.FS, dir string) (checkpoint.Meta, error) {
+	v := c.view.Load()
+	meta, err := c.group.CheckpointMeta(v.index)
+	if err != nil {
+		return meta, fmt.Errorf("catalog: export: %w", err)
+	}
+	store, err := checkpoint.Open(fsys, dir)
+	if err != nil {
+		return meta, fmt.Errorf("catalog: export: %w", err)
+	}
+	if err := store.Write(meta, v.state.Write); err != nil {
+		return meta, fmt.Errorf("catalog: export: %w", err)
+	}
+	return meta, nil
+}
+
+// Isolate makes a node the only member of a stopped catalog with all that its checkpoints
+// and its log hold, committed or not: by a checkpoint of it, which knows of no node. It returns the
+// index of the last entry.
+func Isolate(fsys vfs.FS, dir string, log *wal.Group, nodeID string) (uint64, error) {
+	store, err := checkpoint.Open(fsys, dir)
+	if err != nil {
+		return 0, fmt.Errorf("catalog: %w", err)
+	}
+	state, newest, err := readNewest(store)
+	if err != nil {
+		return 0, fmt.Errorf("catalog: %w", err)
+	}
+	index, term, _, err := raftgroup.End(log, newest)
+	if err != nil {
+		return 0, fmt.Errorf("catalog: %w", err)
+	}
+	if index == 0 {
+		return 0, fmt.Errorf("catalog: %w: it holds nothing", raftgroup.ErrCorrupt)
+	}
+	err = raftgroup.Commands(log, newest.Index, func(e raftgroup.Entry) error {
+		cmd, err := catalog.DecodeCommand(e.Data)
+		if err != nil {
+			return fmt.Errorf("entry %d: %w", e.Index, err)
+		}
+		state, _, _ = state.Apply(cmd.Ops) // one that was refused has changed nothing
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("catalog: %w", err)
+	}
+	meta := checkpoint.Meta{Index: index, Term: term, Configuration: raftgroup.SoleConfiguration(nodeID), ConfigurationIndex: index}
+	if err := store.Write(meta, state.WithoutNodes().Write); err != nil {
+		return 0, fmt.Errorf("catalog: %w", err)
+	}
+	return index, nil
+}
+
+// readNewest reads the newest checkpoint that is whole; without any the state is empty.
+func readNewest(store *checkpoint.Store) (*catalog.State, checkpoint.Meta, error) {
+	meta, payload, err := store.Latest()
+	if errors.Is(err, checkpoint.ErrNone) {
+		return &catalog.State{}, checkpoint.Meta{}, nil
+	}
+	if err != nil {
+		return nil, meta, err
+	}
+	state, err := catalog.Read(payload)
+	return state, meta, errors.Join(err, payload.Close())
+}
