@@ -41,6 +41,7 @@ type sealer struct {
 
 	mu      sync.Mutex
 	kept    []keptState     // of the checkpoints that are kept, newest last
+	holds   []*hold         // further ones, for a while
 	spoiled map[uint64]bool // segments that cannot be merged
 	queue   []*capture
 	waiting atomic.Int32  // length of queue
@@ -140,7 +141,8 @@ func (s *sealer) retake() error {
 	s.owe(bytes)
 	s.again = true
 	s.full.Store(true)
-	return errors.Join(err, m.log.Sweep(manifests(s.keeps())...))
+	kept, _ := s.withHolds(s.keeps())
+	return errors.Join(err, m.log.Sweep(manifests(kept)...))
 }
 
 // owe counts log as not sealed that an abandoned capture had stood for. It is
@@ -223,7 +225,7 @@ func (s *sealer) keeps() []keptState {
 // the older one on, so that a start can fall back to it. A failure costs nothing
 // but disk: the next time makes up.
 func (s *sealer) clean(kept []keptState) {
-	oldest := kept[0].manifest.Index
+	kept, oldest := s.withHolds(kept)
 	if err := s.machine.shown.Load().Sweep(manifests(kept)...); err != nil {
 		s.logger.Warn().Err(err).Msg("old segment files stay")
 	}
