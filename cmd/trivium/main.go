@@ -60,7 +60,7 @@ func root() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	cmd.AddCommand(serveCommand(), configCommand(), benchCommand(), hashCommand(), recoverCommand(os.Stdout), versionCommand())
+	cmd.AddCommand(serveCommand(), configCommand(), benchCommand(), hashCommand(), recoverCommand(os.Stdout), restoreCommand(os.Stdout), versionCommand())
 	cmd.AddCommand(cli.Commands(os.Stdin, os.Stdout)...)
 	return cmd
 }

@@ -190,7 +190,7 @@ func (n *node) reload() {
 
 // openError makes what the user can mend a usage error.
 func openError(err error) error {
-	for _, mendable := range []error{broker.ErrLocked, broker.ErrFormat, broker.ErrIdentity, broker.ErrCluster} {
+	for _, mendable := range []error{broker.ErrLocked, broker.ErrFormat, broker.ErrIdentity, broker.ErrCluster, broker.ErrNotEmpty} {
 		if errors.Is(err, mendable) {
 			return usageError{err}
 		}
@@ -228,7 +228,8 @@ func (n *node) newServer(b *broker.Broker, protocol string, log zerolog.Logger) 
 // newGate makes the HTTP server of the node.
 func (n *node) newGate() *admin.Gate {
 	return admin.NewGate(admin.GateConfig{
-		Ready: n.ready, Forward: n.forward, Cluster: stewardOf(n), Gatherer: n.registry, Log: n.log.With().Str("listener", "http").Logger(),
+		Ready: n.ready, Forward: n.forward, Cluster: stewardOf(n), Archive: func() admin.Archive { return n.replicas.Doorman() },
+		Gatherer: n.registry, Log: n.log.With().Str("listener", "http").Logger(),
 	})
 }
 

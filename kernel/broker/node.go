@@ -30,6 +30,8 @@ type Node struct {
 
 	replicas // in the order of opening
 
+	doorman func() *Doorman        // made at the first call
+	backing sync.Mutex             // held by the backup that is under way
 	facade  atomic.Pointer[Broker] // that serves, or is about to
 	aligner sync.WaitGroup
 	yield   func(context.Context) // see OnYield; may be nil
@@ -64,6 +66,7 @@ func OpenNode(ctx context.Context, cfg Config) (*Node, error) {
 	if cfg.Settings != nil {
 		n.settings = *cfg.Settings
 	}
+	n.doorman = sync.OnceValue(func() *Doorman { return &Doorman{n, newAccess(n.settings.Logins, n.log)} })
 	n.ctx, n.cancel = context.WithCancel(context.Background())
 	err := n.openReplicas(ctx)
 	if err == nil {

@@ -12,8 +12,22 @@ import (
 // or not. Safe for concurrent use.
 type Steward struct {
 	*cluster.Node
+	*Doorman
+}
+
+// Doorman lets those in who administer a node, whether it serves or not. Safe for
+// concurrent use.
+type Doorman struct {
 	node   *Node
 	access *access
+}
+
+// Doorman returns the node's doorman, always the same.
+func (n *Node) Doorman() *Doorman { return n.doorman() }
+
+// Backup is that of the node.
+func (s *Doorman) Backup(ctx context.Context, order kernel.BackupOrder) (kernel.BackupReport, error) {
+	return s.node.Backup(ctx, order)
 }
 
 // Steward returns the node's steward, nil if it has no cluster listener.
@@ -21,13 +35,13 @@ func (n *Node) Steward() *Steward {
 	if n.cluster == nil {
 		return nil
 	}
-	return &Steward{Node: n.cluster, node: n, access: newAccess(n.settings.Logins, n.log)}
+	return &Steward{Node: n.cluster, Doorman: n.Doorman()}
 }
 
 // Login checks the password of somebody who administers, by the catalog as this node
 // has it: while it does not serve that may be behind by a moment, or longer when the
 // cluster has no leader. Errors as for [Broker.Login].
-func (s *Steward) Login(ctx context.Context, user, password string, remote net.Addr) (*kernel.User, error) {
+func (s *Doorman) Login(ctx context.Context, user, password string, remote net.Addr) (*kernel.User, error) {
 	if b := s.node.facade.Load(); b != nil && b.directory() != nil && b.Ready() == nil { // not one that only begins
 		return b.Login(ctx, user, password, remote)
 	}

@@ -12,7 +12,7 @@ import (
 func TestStewardBesideABeginningFacade(t *testing.T) {
 	b := open(t, t.TempDir())
 	n := b.node
-	s := &Steward{node: n, access: newAccess(n.settings.Logins, n.log)}
+	s := n.Doorman()
 	from := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}
 	defer n.facade.Store(b)
 	for _, facade := range []*Broker{b, newBroker(n, n.lead), nil} {

@@ -70,7 +70,12 @@ func isCluster(r *http.Request) bool {
 
 // clusterAPI answers what is about the cluster.
 func (g *Gate) clusterAPI(w http.ResponseWriter, r *http.Request, of Cluster) {
-	err := serveCluster(&clusterCall{cluster: of, w: w, r: r})
+	g.answerError(w, r, serveCluster(&clusterCall{cluster: of, w: w, r: r}))
+}
+
+// answerError answers a request that the gate itself could not do; nil: it has been
+// answered.
+func (g *Gate) answerError(w http.ResponseWriter, r *http.Request, err error) {
 	if err == nil {
 		return
 	}
@@ -112,14 +117,22 @@ func serveCluster(c *clusterCall) error {
 	return found.do(c)
 }
 
-// login finds out who asks, and whether he may. Changes are for administrators.
-func (c *clusterCall) login(change bool) error {
-	name, password, ok := c.r.BasicAuth()
+// login finds out who asks, and whether he may.
+func (c *clusterCall) login(change bool) error { return letIn(c.r, c.cluster, change) }
+
+// door tells who somebody is.
+type door interface {
+	Login(ctx context.Context, user, password string, remote net.Addr) (*kernel.User, error)
+}
+
+// letIn finds out who sends a request, and whether he may. Changes are for administrators.
+func letIn(r *http.Request, door door, change bool) error {
+	name, password, ok := r.BasicAuth()
 	if !ok {
 		return &refusal{http.StatusUnauthorized, "not_authorized", "Not_Authorized"}
 	}
-	remote, _ := c.r.Context().Value(remoteKey{}).(net.Addr)
-	u, err := c.cluster.Login(c.r.Context(), name, password, remote)
+	remote, _ := r.Context().Value(remoteKey{}).(net.Addr)
+	u, err := door.Login(r.Context(), name, password, remote)
 	switch {
 	case kernel.CodeOf(err) == kernel.CodeLimit && err != nil:
 		return &refusal{http.StatusTooManyRequests, "too_many_requests", "Too many failed logins from this address"}
@@ -128,7 +141,7 @@ func (c *clusterCall) login(change bool) error {
 	case !u.HasTag(kernel.TagAdministrator) && (change || !u.HasTag(kernel.TagMonitoring)):
 		return unauthorised("Not management user: this is for administrators, and monitors may look")
 	}
-	if v, ok := c.r.Context().Value(callerKey{}).(*caller); ok {
+	if v, ok := r.Context().Value(callerKey{}).(*caller); ok {
 		v.loggedIn()
 	}
 	return nil

@@ -29,6 +29,8 @@ type GateConfig struct {
 	// Cluster returns who answers what is about the cluster, nil while nobody can; a nil
 	// function: never.
 	Cluster func() Cluster
+	// Archive returns who makes backups of the node; a nil function: nobody.
+	Archive func() Archive
 	// Gatherer is where /metrics comes from; nil is an empty page.
 	Gatherer prometheus.Gatherer
 	Log      zerolog.Logger
@@ -88,6 +90,10 @@ func (g *Gate) Shutdown(ctx context.Context) error { return shutdown(ctx, g.http
 // route keeps ServeMux away from paths below /api, which it would redirect.
 func (g *Gate) route(w http.ResponseWriter, r *http.Request) {
 	if isAPI(r) {
+		if g.cfg.Archive != nil && isBackup(r) {
+			g.answerError(w, r, backup(g.cfg.Archive(), w, r))
+			return
+		}
 		if g.cfg.Cluster != nil && isCluster(r) {
 			if of := g.cfg.Cluster(); of != nil {
 				g.clusterAPI(w, r, of)

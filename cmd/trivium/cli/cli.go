@@ -56,7 +56,7 @@ func Commands(in io.Reader, out io.Writer) []*cobra.Command {
 		a.queueCommand(), a.exchangeCommand(), a.bindingCommand(), a.topicCommand(), a.groupCommand(),
 		a.connectionCommand(), a.channelCommand(), a.consumerCommand(), a.userCommand(), a.tenantCommand(),
 		a.permissionCommand(), a.topicPermissionCommand(), a.policyCommand(), a.definitionsCommand(), a.nodeCommand(),
-		a.clusterCommand(),
+		a.clusterCommand(), a.backupCommand(),
 	}
 	for _, cmd := range list {
 		a.flags(cmd)
