@@ -81,9 +81,14 @@ func (a *arena) judge() {
 	}
 }
 
-// hold lets time pass: at least d, at most twice as long.
+// nodes are those that have not been removed.
+func (a *arena) nodes() []*harness.Node {
+	return slices.DeleteFunc(slices.Clone(a.c.Nodes), func(n *harness.Node) bool { return n.Removed })
+}
+
+// hold lets time pass: at least d, at most half as long again.
 func (a *arena) hold(d time.Duration) {
-	pause(context.Background(), d+time.Duration(a.rng.Int64N(int64(d))))
+	pause(context.Background(), d+time.Duration(a.rng.Int64N(int64(d)/2)))
 }
 
 // leader is the node that serves; the first one if nobody says so in time.
@@ -92,7 +97,7 @@ func (a *arena) leader() *harness.Node {
 	n, err := a.c.Leader(healed)
 	if err != nil {
 		a.t.Error(err)
-		return a.c.Nodes[0]
+		return a.nodes()[0]
 	}
 	return n
 }
@@ -100,7 +105,7 @@ func (a *arena) leader() *harness.Node {
 // follower is one that does not serve.
 func (a *arena) follower() *harness.Node {
 	leader := a.leader()
-	others := slices.DeleteFunc(slices.Clone(a.c.Nodes), func(n *harness.Node) bool { return n == leader })
+	others := slices.DeleteFunc(a.nodes(), func(n *harness.Node) bool { return n == leader })
 	return others[a.rng.IntN(len(others))]
 }
 

@@ -271,8 +271,8 @@ func TestRow13OlderImage(t *testing.T) {
 	n.Kill()
 	a.must(third.Run(), "start the one that was not there")
 	readBulk(t, third, 40)
-	a.must(a.survivor().Forget(n), "remove the node that was set back")
 	n.Removed = true
+	a.must(a.nodes()[0].Forget(n), "remove the node that was set back")
 	a.c.Add()
 	a.whole()
 	readBulk(t, a.leader(), 40)
@@ -280,7 +280,7 @@ func TestRow13OlderImage(t *testing.T) {
 
 // neither is the node that is neither of two.
 func (a *arena) neither(x, y *harness.Node) *harness.Node {
-	i := slices.IndexFunc(a.c.Nodes, func(n *harness.Node) bool { return n != x && n != y })
+	i := slices.IndexFunc(a.c.Nodes, func(n *harness.Node) bool { return n != x && n != y && !n.Removed })
 	return a.c.Nodes[i]
 }
 
@@ -293,16 +293,10 @@ func TestJ7Replace(t *testing.T) {
 		lost.Kill()
 		lost.Removed = true
 		a.l.moves(healed)
-		a.must(a.survivor().Forget(lost), "remove node %d", lost.ID)
+		a.must(a.nodes()[0].Forget(lost), "remove node %d", lost.ID)
 		a.l.replace(lost, a.c.Add())
 		a.whole()
 		a.l.moves(healed)
 	}
 	a.judge()
-}
-
-// survivor is a node that has not been removed.
-func (a *arena) survivor() *harness.Node {
-	i := slices.IndexFunc(a.c.Nodes, func(n *harness.Node) bool { return !n.Removed })
-	return a.c.Nodes[i]
 }

@@ -18,7 +18,7 @@ var ofDisks = []nemesis{
 	{"a sync fails at a follower", func(a *arena) { a.failed(a.follower()) }},
 	{"full disk at the leader", func(a *arena) { a.full(a.leader()) }},
 	{"full disk at a follower", func(a *arena) { a.full(a.follower()) }},
-	{"power loss of all", func(a *arena) { a.kill(a.c.Nodes...) }},
+	{"power loss of all", func(a *arena) { a.kill(a.nodes()...) }},
 	{"power loss of the leader", func(a *arena) { a.kill(a.leader()) }},
 	{"leader's clock ahead", func(a *arena) { a.clock(a.leader(), time.Hour) }},
 	{"leader's clock behind", func(a *arena) { a.clock(a.leader(), -time.Hour) }},
@@ -28,7 +28,7 @@ var ofDisks = []nemesis{
 // broken adds a fault for a while.
 func (a *arena) broken(n *harness.Node, r harness.Rule) {
 	a.must(n.Break(r), "break node %d", n.ID)
-	a.hold(5 * time.Second)
+	a.hold(4 * time.Second)
 	a.must(n.Mend(), "mend node %d", n.ID)
 }
 
@@ -43,12 +43,12 @@ func (a *arena) failed(n *harness.Node) {
 
 func (a *arena) full(n *harness.Node) {
 	a.must(n.Fill(), "fill the disk of node %d", n.ID)
-	a.hold(5 * time.Second)
+	a.hold(4 * time.Second)
 	a.must(n.Mend(), "mend node %d", n.ID)
 }
 
 func (a *arena) clock(n *harness.Node, ahead time.Duration) {
 	a.must(n.Step(ahead), "set the clock of node %d", n.ID)
-	a.hold(5 * time.Second)
+	a.hold(4 * time.Second)
 	a.must(n.Step(0), "set the clock of node %d back", n.ID)
 }

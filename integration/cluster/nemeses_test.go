@@ -3,6 +3,7 @@ package cluster
 import (
 	"math/rand/v2"
 	"os"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -50,7 +51,7 @@ func TestChaos(t *testing.T) {
 		t.Skip("make chaos runs this")
 	}
 	begin, s := time.Now(), seed(t)
-	all := append(append(append([]nemesis(nil), ofProcesses...), ofLinks...), ofDisks...)
+	all := slices.Concat(ofProcesses, ofLinks, ofDisks, ofTime)
 	for round := uint64(0); time.Since(begin) < time.Duration(minutes*float64(time.Minute)); round++ {
 		if !t.Run(strconv.FormatUint(s+round, 10), func(t *testing.T) {
 			t.Logf("replay with TRIVIUM_SEED=%d", s+round)

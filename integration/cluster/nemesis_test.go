@@ -18,7 +18,7 @@ type nemesis struct {
 var ofProcesses = []nemesis{
 	{"kill the leader", func(a *arena) { a.kill(a.leader()) }},
 	{"kill a follower", func(a *arena) { a.kill(a.follower()) }},
-	{"kill all", func(a *arena) { a.kill(a.c.Nodes...) }},
+	{"kill all", func(a *arena) { a.kill(a.nodes()...) }},
 	{"kill a majority", func(a *arena) { a.kill(a.leader(), a.follower()) }},
 	{"restart one by one", (*arena).roll},
 	{"pause the leader", func(a *arena) { a.pauseNode(a.leader(), 5*time.Second) }},
@@ -29,6 +29,25 @@ var ofProcesses = []nemesis{
 		}
 	}},
 	{"drain the leader", (*arena).drain},
+}
+
+// ofTime take long, or nodes for good; they are for TestChaos.
+var ofTime = []nemesis{
+	{"pause the leader long", func(a *arena) { a.pauseNode(a.leader(), 60*time.Second) }},
+	{"replace a node", (*arena).replace},
+}
+
+// replace kills a node, removes it and adds another one, if the network has room.
+func (a *arena) replace() {
+	if len(a.c.Nodes) == 3+harness.SpareNodes {
+		return
+	}
+	lost := a.nodes()[a.rng.IntN(3)]
+	lost.Kill()
+	lost.Removed = true
+	a.hold(time.Second)
+	a.must(a.nodes()[0].Forget(lost), "remove node %d", lost.ID)
+	a.l.replace(lost, a.c.Add())
 }
 
 // ofLinks cut, delay and lose packets between nodes; clients reach all of them.
@@ -66,7 +85,7 @@ func (a *arena) kill(nodes ...*harness.Node) {
 
 // roll stops and starts the nodes in turn, as for an upgrade.
 func (a *arena) roll() {
-	for _, n := range a.c.Nodes {
+	for _, n := range a.nodes() {
 		code, err := n.Stop()
 		a.must(err, "stop node %d", n.ID)
 		if code != 0 {
@@ -94,14 +113,14 @@ func (a *arena) drain() {
 
 // links sets all links between nodes for a while.
 func (a *arena) links(link func(from, to int) harness.Link) {
-	for _, from := range a.c.Nodes {
-		for _, to := range a.c.Nodes {
+	for _, from := range a.nodes() {
+		for _, to := range a.nodes() {
 			if from != to {
 				a.c.Net.Set(from.ID, to.ID, link(from.ID, to.ID))
 			}
 		}
 	}
-	a.hold(6 * time.Second)
+	a.hold(5 * time.Second)
 	a.c.Net.Heal()
 }
 
@@ -123,8 +142,9 @@ func (a *arena) ring() {
 
 // flap cuts random links one way, again and again.
 func (a *arena) flap() {
+	nodes := a.nodes()
 	for range 10 {
-		from, to := a.c.Nodes[a.rng.IntN(len(a.c.Nodes))], a.c.Nodes[a.rng.IntN(len(a.c.Nodes))]
+		from, to := nodes[a.rng.IntN(len(nodes))], nodes[a.rng.IntN(len(nodes))]
 		a.c.Net.Set(from.ID, to.ID, harness.Link{Cut: true})
 		a.hold(400 * time.Millisecond)
 		if a.rng.IntN(2) == 0 {

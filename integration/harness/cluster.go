@@ -59,8 +59,8 @@ type Node struct {
 	process
 }
 
-// spare is how many nodes can be added to a network of its own.
-const spare = 3
+// SpareNodes is how many nodes can be added to a network of its own.
+const SpareNodes = 3
 
 // StartCluster starts a cluster, waits until every node says that it is ready,
 // and ends it with the test.
@@ -77,7 +77,7 @@ func StartCluster(t testing.TB, config ClusterConfig) *Cluster {
 	Must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(c.sockets) })
 	if config.Network {
-		c.Net = NewNetwork(t, config.Nodes+spare)
+		c.Net = NewNetwork(t, config.Nodes+SpareNodes)
 		c.authority = NewAuthority(t)
 	}
 	for range config.Nodes {
