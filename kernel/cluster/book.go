@@ -63,20 +63,8 @@ func openBook(fsys vfs.FS, dir, cluster string) (*book, error) {
 
 // readBook reads the file. Without one, or if it means nothing, it is empty.
 func readBook(fsys vfs.FS, dir string) (file bookFile, err error) {
-	f, err := fsys.Open(path.Join(dir, bookName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return file, nil
-	} else if err != nil {
-		return file, err
-	}
-	data, err := io.ReadAll(io.NewSectionReader(f, 0, maxBook))
-	if err = errors.Join(err, f.Close()); err != nil {
-		return file, err
-	}
-	if json.Unmarshal(data, &file) != nil {
-		return bookFile{}, nil
-	}
-	return file, nil
+	err = readFile(fsys, dir, bookName, &file)
+	return file, err
 }
 
 // Others returns the names of the other nodes of the cluster that a data directory
@@ -127,13 +115,16 @@ func (b *book) set(cluster string, peers []peer) error {
 	return nil
 }
 
-func (b *book) write() error {
-	data, err := json.Marshal(bookFile{b.cluster, b.peers})
+func (b *book) write() error { return writeFile(b.fs, b.dir, bookName, bookFile{b.cluster, b.peers}) }
+
+// writeFile replaces a file as a whole by the JSON of v.
+func writeFile(fsys vfs.FS, dir, base string, v any) error {
+	data, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	name := path.Join(b.dir, bookName)
-	f, err := b.fs.Create(name + ".tmp")
+	name := path.Join(dir, base)
+	f, err := fsys.Create(name + ".tmp")
 	if err != nil {
 		return err
 	}
@@ -144,8 +135,26 @@ func (b *book) write() error {
 	if err = errors.Join(err, f.Close()); err != nil {
 		return err
 	}
-	if err := b.fs.Rename(name+".tmp", name); err != nil {
+	if err := fsys.Rename(name+".tmp", name); err != nil {
 		return err
 	}
-	return b.fs.SyncDir(b.dir)
+	return fsys.SyncDir(dir)
+}
+
+// readFile decodes a file. Without one, or if it holds no JSON, v stays as it is.
+func readFile(fsys vfs.FS, dir, base string, v any) error {
+	f, err := fsys.Open(path.Join(dir, base))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	data, err := io.ReadAll(io.NewSectionReader(f, 0, maxBook))
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if json.Valid(data) {
+		_ = json.Unmarshal(data, v) // fields of another type are left out
+	}
+	return nil
 }

@@ -87,6 +87,9 @@ func newNode(cfg Config) (*Node, error) {
 	if n.book, err = openBook(cfg.FS, cfg.Dir, cfg.Identity.Cluster); err != nil {
 		return nil, err
 	}
+	if err := n.seen.load(cfg.FS, cfg.Dir, cfg.Identity.Cluster); err != nil {
+		return nil, err
+	}
 	self := cfg.Identity
 	self.Address = cfg.Advertise
 	if self.Address == "" {

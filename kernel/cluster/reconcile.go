@@ -49,12 +49,14 @@ func leaderOf(g *Group) leader {
 	return l
 }
 
-// observe notes who leads, keeps the book of addresses, and finds out that this node
+// observe notes who leads and what others have promised, keeps the book of addresses, and finds out that this node
 // was removed, until the end.
 func (n *Node) observe() {
 	tick := time.NewTicker(observeEvery)
 	defer tick.Stop()
 	seen := map[uint32]leader{}
+	ledger := ledger{node: n, at: time.Now()}
+	defer ledger.write(true)
 	for {
 		r, self := n.replicas.Load(), n.Self()
 		for i := range r.Groups {
@@ -66,6 +68,8 @@ func (n *Node) observe() {
 			seen[id] = l
 		}
 		n.observeSelf(self)
+		n.seen.settle(r)
+		ledger.write(false)
 		if peers := n.others(); len(peers) > 0 {
 			if err := n.book.set(self.Cluster, peers); err != nil {
 				n.log.Warn().Err(err).Msg("the addresses of the other nodes are not written down")

@@ -5,12 +5,13 @@ import (
 	"math"
 	"sync"
 
+	"github.com/trivium-mq/trivium/metasvc/raftgroup"
 	"github.com/trivium-mq/trivium/metasvc/transport"
 )
 
-// witness remembers what other nodes have promised this one, in memory: a node whose
-// disk was set back to an older state has forgotten it, and must not vote again with
-// what it has left.
+// witness remembers what other nodes have promised this one: a node whose disk was set
+// back to an older state has forgotten it, and must not vote again with what it has
+// left. What was promised some time ago is also written down, see promises.go.
 type witness struct {
 	node *Node
 	mu   sync.Mutex
@@ -28,6 +29,7 @@ type promise struct {
 	in    uint64 // term in which it had the log of this node up to index
 	index uint64
 	led   uint64 // term in which it led this node: it had all of that term's log here
+	floor uint64 // it has had the log up to here, and that was committed
 }
 
 func newWitness(n *Node) *witness { return &witness{node: n, of: map[witnessKey]promise{}} }
@@ -61,6 +63,12 @@ func (w *witness) note(group uint32, raftID string, fn func(*promise)) {
 	w.of[k] = p
 }
 
+// committed is the index up to which a peer must have the log. What is committed is in it
+// for ever; what was not may have been replaced.
+func (p *promise) committed(g *raftgroup.Group) uint64 {
+	return max(p.floor, g.CommittedIn(p.in, p.index), g.CommittedIn(p.led, math.MaxUint64))
+}
+
 // check compares the logs of a node with what was seen of them.
 func (w *witness) check(raftID string, groups []GroupInfo) *Refusal {
 	replicas := w.node.replicas.Load()
@@ -73,8 +81,7 @@ func (w *witness) check(raftID string, groups []GroupInfo) *Refusal {
 			continue
 		}
 		last := max(g.Last, g.Applied)
-		// What is committed is in its log for ever; what was not may have been replaced.
-		want := max(mine.Raft.CommittedIn(p.in, p.index), mine.Raft.CommittedIn(p.led, math.MaxUint64))
+		want := p.committed(mine.Raft)
 		if g.Term < p.term || last < want {
 			return &Refusal{Code: transport.CodeRolledBack, Reason: fmt.Sprintf("the data directory of node %s is older than what node %s has seen of it "+
 				"(group %d: term %d, log up to %d; it had term %d, %d): it was set back. Remove the node and let it join with an empty directory",

@@ -2,9 +2,11 @@ package raftgroup
 
 import "sort"
 
-// CommittedIn returns the highest index that this node knows to be committed, is not
-// beyond limit, and has an entry of the given term or an earlier one; 0 if the log has
-// none.
+// CommittedIn returns the highest index up to limit that this node knows to be committed
+// and that has an entry of exactly that term; 0 if the log has none. Whoever had this
+// node's log up to limit while that was its term, or has led it in that term and sent
+// what it has of it, has had everything up to that index: logs that agree on an entry
+// agree on all before it.
 func (g *Group) CommittedIn(term, limit uint64) uint64 {
 	first, _ := g.cfg.Group.FirstIndex() // never fails
 	end := min(limit, g.CommitIndex())
@@ -18,7 +20,11 @@ func (g *Group) CommittedIn(term, limit uint64) uint64 {
 	if n == 0 {
 		return 0
 	}
-	return first + uint64(n) - 1
+	last := first + uint64(n) - 1
+	if t, err := g.cfg.Group.Term(last); err != nil || t != term {
+		return 0
+	}
+	return last
 }
 
 // LastIndex returns the highest index of the log, or of the checkpoint before it.

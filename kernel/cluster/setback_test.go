@@ -1,0 +1,126 @@
+package cluster
+
+import (
+	"testing"
+	"time"
+
+	"github.com/trivium-mq/trivium/metasvc/transport"
+)
+
+// TestSetBackDirectory: a node whose directory is an older copy does not vote with what
+// it has left.
+func TestSetBackDirectory(t *testing.T) {
+	list := three(t)
+	propose(t, list...)
+	until(t, "all have it", func() bool { return list[1].toy.applied() == 1 && list[2].toy.applied() == 1 })
+	for i, m := range list { // a follower, then the leader
+		leads, _ := m.placed.Leader()
+		if leads {
+			continue
+		}
+		old := m.dir.copied()
+		for range 5 {
+			propose(t, list...)
+		}
+		until(t, "the node has confirmed it", func() bool { return m.toy.applied() == 6 })
+		m.stop()
+		back, err := start(t, old, "", list[(i+1)%3].address())
+		if err == nil {
+			select {
+			case r := <-back.refused:
+				err = r
+			case <-time.After(20 * time.Second):
+				t.Fatal("nobody minds")
+			}
+		}
+		refusedWith(t, err, transport.CodeRolledBack)
+		return
+	}
+}
+
+// TestSetBackLeader: what a follower got from its leader is what that one must have.
+func TestSetBackLeader(t *testing.T) {
+	list := three(t)
+	propose(t, list...)
+	var lead *member
+	until(t, "somebody leads", func() bool {
+		for _, m := range list {
+			if leads, _ := m.placed.Leader(); leads {
+				lead = m
+			}
+		}
+		return lead != nil
+	})
+	old := lead.dir.copied()
+	for range 5 {
+		propose(t, list...)
+	}
+	var seeds []string
+	for _, m := range list {
+		if m != lead {
+			until(t, "the others have it", func() bool { return m.toy.applied() == 6 && m.placed.CommitIndex() >= lead.placed.CommitIndex() })
+			seeds = append(seeds, m.address())
+		}
+	}
+	for _, m := range list {
+		until(t, "they know who leads", func() bool {
+			m.node.seen.mu.Lock()
+			defer m.node.seen.mu.Unlock()
+			return m == lead || m.node.seen.of[witnessKey{placedGroup, lead.dir.identity.Raft}].led == lead.placed.Term()
+		})
+	}
+	lead.stop()
+	back, err := start(t, old, "", seeds...)
+	if err == nil {
+		select {
+		case r := <-back.refused:
+			err = r
+		case <-time.After(20 * time.Second):
+			t.Fatal("nobody minds")
+		}
+	}
+	refusedWith(t, err, transport.CodeRolledBack)
+}
+
+// TestSetBackWhileAllWereStopped: what was promised is known after the others have
+// stopped, too.
+func TestSetBackWhileAllWereStopped(t *testing.T) {
+	list := three(t)
+	propose(t, list...)
+	until(t, "all have it", func() bool { return list[1].toy.applied() == 1 && list[2].toy.applied() == 1 })
+	old := list[2].dir.copied()
+	for range 5 {
+		propose(t, list...)
+	}
+	for _, m := range list {
+		until(t, "all have all", func() bool { return m.toy.applied() == 6 })
+		key := witnessKey{placedGroup, list[2].dir.identity.Raft}
+		if leads, _ := list[0].placed.Leader(); m == list[0] && leads {
+			until(t, "the leader knows it", func() bool {
+				m.node.seen.mu.Lock()
+				defer m.node.seen.mu.Unlock()
+				return m.node.seen.of[key].floor >= m.placed.CommitIndex()
+			})
+		}
+	}
+	var addresses []string
+	for _, m := range list {
+		addresses = append(addresses, m.address())
+		m.stop()
+	}
+	for i := range 2 {
+		if _, err := start(t, list[i].dir, addresses[i], addresses...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	back, err := start(t, old, addresses[2], addresses...)
+	if err == nil {
+		select {
+		case r := <-back.refused:
+			err = r
+		case <-time.After(20 * time.Second):
+			t.Fatal("nobody minds")
+		}
+	}
+	refusedWith(t, err, transport.CodeRolledBack)
+}
