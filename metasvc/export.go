@@ -30,23 +30,31 @@ func (c *Catalog) Export(fsys vfs.FS, dir string) (checkpoint.Meta, error) {
 }
 
 // Isolate makes a node the only member of a stopped catalog with all that its checkpoints
-// and its log hold, committed or not: by a checkpoint of it, which knows of no node. It returns the
-// index of the last entry.
-func Isolate(fsys vfs.FS, dir string, log *wal.Group, nodeID string) (uint64, error) {
+// and its log hold, committed or not: by a checkpoint of it, which knows of no node. It
+// returns the state, as it was, and the index of the last entry.
+func Isolate(fsys vfs.FS, dir string, log *wal.Group, nodeID string) (*catalog.State, uint64, error) {
+	state, index, err := isolate(fsys, dir, log, nodeID)
+	if err != nil {
+		err = fmt.Errorf("catalog: %w", err)
+	}
+	return state, index, err
+}
+
+func isolate(fsys vfs.FS, dir string, log *wal.Group, nodeID string) (*catalog.State, uint64, error) {
 	store, err := checkpoint.Open(fsys, dir)
 	if err != nil {
-		return 0, fmt.Errorf("catalog: %w", err)
+		return nil, 0, err
 	}
 	state, newest, err := readNewest(store)
 	if err != nil {
-		return 0, fmt.Errorf("catalog: %w", err)
+		return nil, 0, err
 	}
 	index, term, _, err := raftgroup.End(log, newest)
 	if err != nil {
-		return 0, fmt.Errorf("catalog: %w", err)
+		return nil, 0, err
 	}
 	if index == 0 {
-		return 0, fmt.Errorf("catalog: %w: it holds nothing", raftgroup.ErrCorrupt)
+		return nil, 0, fmt.Errorf("%w: it holds nothing", raftgroup.ErrCorrupt)
 	}
 	err = raftgroup.Commands(log, newest.Index, func(e raftgroup.Entry) error {
 		cmd, err := catalog.DecodeCommand(e.Data)
@@ -57,13 +65,10 @@ func Isolate(fsys vfs.FS, dir string, log *wal.Group, nodeID string) (uint64, er
 		return nil
 	})
 	if err != nil {
-		return 0, fmt.Errorf("catalog: %w", err)
+		return nil, 0, err
 	}
 	meta := checkpoint.Meta{Index: index, Term: term, Configuration: raftgroup.SoleConfiguration(nodeID), ConfigurationIndex: index}
-	if err := store.Write(meta, state.WithoutNodes().Write); err != nil {
-		return 0, fmt.Errorf("catalog: %w", err)
-	}
-	return index, nil
+	return state, index, store.Write(meta, state.WithoutNodes().Write)
 }
 
 // readNewest reads the newest checkpoint that is whole; without any the state is empty.

@@ -190,7 +190,7 @@ func (n *node) reload() {
 
 // openError makes what the user can mend a usage error.
 func openError(err error) error {
-	for _, mendable := range []error{broker.ErrLocked, broker.ErrFormat, broker.ErrIdentity, broker.ErrCluster, broker.ErrNotEmpty} {
+	for _, mendable := range []error{broker.ErrLocked, broker.ErrFormat, broker.ErrIdentity, broker.ErrCluster, broker.ErrNotEmpty, broker.ErrAlone} {
 		if errors.Is(err, mendable) {
 			return usageError{err}
 		}

@@ -330,15 +330,7 @@ func (r *recovery) takeOut(dir string) error {
 // segments tells what damaged segments cost, and takes out what is of no use.
 func (r *recovery) segments(bad []placement.BadSegment, names *catalog.State) error {
 	for _, s := range bad {
-		var lost []string
-		for _, l := range s.Lost {
-			name := l.Topic.String()
-			if t, ok := names.TopicByID(l.Topic); ok {
-				name = t.Tenant + " " + t.Name
-			}
-			lost = append(lost, fmt.Sprintf("topic %s, partition %d: of offsets %d to %d those that are not elsewhere", name, l.Partition, l.First, l.Last))
-		}
-		r.found(s.File, s.Err.Error(), strings.Join(lost, "; "))
+		r.found(s.File, s.Err.Error(), lostIn(s, names))
 		if s.Gone && r.work == r.dir && !errors.Is(s.Err, fs.ErrNotExist) {
 			to := path.Join(r.out.Aside, placementDir, "segments")
 			if err := errors.Join(r.fs.MkdirAll(to), r.fs.Rename(s.File, path.Join(to, path.Base(s.File))), r.fs.SyncDir(to), r.fs.SyncDir(path.Dir(s.File))); err != nil {
@@ -347,6 +339,19 @@ func (r *recovery) segments(bad []placement.BadSegment, names *catalog.State) er
 		}
 	}
 	return nil
+}
+
+// lostIn says what is lost with a segment.
+func lostIn(s placement.BadSegment, names *catalog.State) string {
+	var lost []string
+	for _, l := range s.Lost {
+		name := l.Topic.String()
+		if t, ok := names.TopicByID(l.Topic); ok {
+			name = t.Tenant + " " + t.Name
+		}
+		lost = append(lost, fmt.Sprintf("topic %s, partition %d: of offsets %d to %d those that are not elsewhere", name, l.Partition, l.First, l.Last))
+	}
+	return strings.Join(lost, "; ")
 }
 
 // clean removes from the directory what is kept aside.

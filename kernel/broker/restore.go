@@ -156,7 +156,7 @@ func (r *restore) unfit(err error) error {
 
 // isolate makes the node the only member of both groups.
 func (r *restore) isolate(w *wal.WAL) error {
-	_, err := metasvc.Isolate(r.fs, path.Join(r.to, catalogDir), w.Group(metasvc.CatalogGroup), r.node.raftID())
+	_, _, err := metasvc.Isolate(r.fs, path.Join(r.to, catalogDir), w.Group(metasvc.CatalogGroup), r.node.raftID())
 	if err != nil {
 		return r.unfit(err)
 	}

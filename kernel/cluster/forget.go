@@ -11,8 +11,10 @@ import (
 
 // Forget removes what the data directory of a node that does not run knows of others.
 func Forget(fsys vfs.FS, dir string) error {
-	if err := fsys.Remove(path.Join(dir, bookName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("cluster: %s: %w", bookName, err)
+	for _, name := range []string{bookName, "promises.json"} {
+		if err := fsys.Remove(path.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("cluster: %s: %w", name, err)
+		}
 	}
 	return fsys.SyncDir(dir)
 }

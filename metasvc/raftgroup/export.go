@@ -112,3 +112,39 @@ func Commands(log *wal.Group, after uint64, fn func(Entry) error) error {
 	}
 	return nil
 }
+
+// Members are the names of the members of a stopped group, as of the newest
+// configuration in its log, or else in its newest checkpoint.
+func Members(log *wal.Group, newest checkpoint.Meta) (names []string, err error) {
+	defer func() {
+		if p := recover(); p != nil { // DecodeConfiguration has no other way to complain
+			err = fmt.Errorf("%w: configuration of group %d: %v", ErrCorrupt, log.ID(), p)
+		}
+	}()
+	data := newest.Configuration
+	first, err := log.FirstIndex()
+	if err != nil {
+		return nil, err
+	}
+	last, err := log.LastIndex()
+	if err != nil {
+		return nil, err
+	}
+	for i := last; i > newest.Index && i >= first; i-- {
+		var l raft.Log
+		if err := log.GetLog(i, &l); err != nil {
+			return nil, fmt.Errorf("raftgroup: entry %d of group %d: %w", i, log.ID(), err)
+		}
+		if l.Type == raft.LogConfiguration {
+			data = l.Data
+			break
+		}
+	}
+	if len(data) == 0 {
+		return nil, nil
+	}
+	for _, s := range raft.DecodeConfiguration(data).Servers {
+		names = append(names, string(s.ID))
+	}
+	return names, nil
+}
