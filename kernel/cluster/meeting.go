@@ -230,18 +230,16 @@ func (n *Node) belongs(id Identity) error {
 		return &Refusal{Code: transport.CodeRemoved, Reason: fmt.Sprintf("node %s was removed from the cluster: it can join again with an empty data directory", id.Node)}
 	}
 	if m, ok := s.Node(id.Node); ok && (m.Raft != id.Raft || m.Incarnation != id.Incarnation) {
-		return n.another(m, id)
+		return another(m, id)
 	}
 	return nil
 }
 
 // another refuses a node whose id belongs to a member with another data directory.
-func (n *Node) another(m *catalog.Node, id Identity) error {
-	reason := fmt.Sprintf("node %s is a member with another data directory, and may have confirmed what this one lacks: "+
-		"if that directory is lost, remove the node first (trivium cluster remove %s)", id.Node, id.Node)
-	if m.Raft != id.Raft && n.fresh(m.Raft) != nil {
-		reason = fmt.Sprintf("node %s is a member with another data directory, and runs at %s: this node needs a number of its own (node.id)", id.Node, m.Address)
-	}
+func another(m *catalog.Node, id Identity) error {
+	reason := fmt.Sprintf("node %s is a member with another data directory (last at %s), and may have confirmed what this one lacks: "+
+		"if that directory is lost, remove the node first (trivium cluster remove %s); if it is in use, this node needs a number of its own (node.id)",
+		id.Node, m.Address, id.Node)
 	return &Refusal{Code: transport.CodeIncarnation, Reason: reason}
 }
 
