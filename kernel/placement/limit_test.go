@@ -379,6 +379,7 @@ func TestLimitsSurvive(t *testing.T) {
 	pass(30 * time.Minute)
 	for i := uint64(10); g.Metrics().Checkpoints.Load() < 2; i += 10 {
 		publish(t, g, g.Targets(part), i, i+10)
+		eventually(t, g, "the seal", func() bool { return g.sealer.waiting.Load() == 0 }) // else publishes are refused
 	}
 	n.close(g)
 	pass(20 * time.Minute)
