@@ -25,6 +25,7 @@ type completer struct {
 	failed func(error)
 	commit *Histogram
 	clock  clock
+	manual bool // who waits for it has to step it
 
 	flush  []kernel.Completion // told something in this step
 	marked map[kernel.Completion]struct{}
@@ -58,6 +59,8 @@ func (c *completer) run(fn func() error) error {
 	done := make(chan error, 1)
 	if !c.box.post(errand{call: func() { done <- fn() }}) {
 		return errStopped
+	}
+	for c.manual && c.step() {
 	}
 	return <-done
 }
