@@ -17,6 +17,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"github.com/dgraph-io/badger/v4"
 
@@ -145,8 +146,29 @@ func (s *Store) Collect() (bool, error) {
 	return true, nil
 }
 
+// closeTime bounds the end of a store whose files cannot be written: Badger tries again
+// for ever.
+var closeTime = 10 * time.Second
+
+// ErrNotClosed: the store could not be closed in time. Its goroutines run on until the
+// process ends; nothing is lost by it, since a store is filled anew at each start.
+var ErrNotClosed = errors.New("kv: the files of the store cannot be written")
+
 // Close closes the store. Nobody uses it any more.
 func (s *Store) Close() error {
+	done := make(chan error, 1)
+	go func() { done <- s.close() }()
+	late := time.NewTimer(closeTime)
+	defer late.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-late.C:
+		return ErrNotClosed
+	}
+}
+
+func (s *Store) close() error {
 	if s.Room(0) != nil {
 		// Badger writes out what is in memory. It is of no use any more, and there
 		// may be no space for it.

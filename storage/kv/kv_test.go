@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -256,4 +257,19 @@ func TestMemory(t *testing.T) {
 		t.Logf("%d KiB", grew>>10)
 	}
 	must(t, s.Close())
+}
+
+// TestCloseWithoutFiles: a store whose directory has gone does not keep the node from
+// stopping.
+func TestCloseWithoutFiles(t *testing.T) {
+	closeTime = 300 * time.Millisecond
+	defer func() { closeTime = 10 * time.Second }()
+	dir := filepath.Join(t.TempDir(), "kv")
+	s, err := Open(dir, func() (int64, error) { return 1 << 40, nil })
+	must(t, err)
+	must(t, s.Put([]byte("a"), []byte("b"), 1))
+	must(t, os.RemoveAll(dir))
+	if err := s.Close(); !errors.Is(err, ErrNotClosed) {
+		t.Errorf("close: %v", err)
+	}
 }
