@@ -51,7 +51,7 @@ func (n *Node) Members() []Member {
 	}
 	var out []Member
 	r.Catalog.State().Nodes(func(c *catalog.Node) {
-		m := Member{Node: c.ID, Raft: c.Raft, Incarnation: c.Incarnation, Address: c.Address, Version: c.Version, Draining: c.Draining,
+		m := Member{Node: c.ID, Raft: c.Raft, Incarnation: c.Incarnation, Address: c.Address, Version: c.Version, Draining: c.Draining || c.Leaving,
 			Fronts: map[string]string{}, Learner: votes[c.Raft] < len(r.Groups), Self: c.Raft == self.Raft}
 		for _, f := range c.Fronts {
 			m.Fronts[f.Name] = f.Address

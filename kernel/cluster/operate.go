@@ -219,6 +219,8 @@ func (n *Node) move(ctx context.Context, req operateRequest) error {
 		return unknownNode(req.Node)
 	case m.Raft == n.Self().Raft:
 		return nil // it leads already
+	case m.Leaving:
+		return kernel.Errorf(kernel.CodePrecondition, "node", req.Node, "it is being removed")
 	case m.Draining:
 		return kernel.Errorf(kernel.CodePrecondition, "node", req.Node, "it is to be drained: undo that first")
 	}
@@ -270,7 +272,7 @@ func (n *Node) remove(ctx context.Context, req operateRequest) error {
 	if m.Raft == n.Self().Raft {
 		return n.yield(ctx)
 	}
-	if _, err := r.Catalog.Do(ctx, catalog.DropNode{ID: req.Node}); err != nil {
+	if _, err := r.Catalog.Do(ctx, catalog.LeaveNode{ID: req.Node}); err != nil {
 		return err
 	}
 	n.stir()
@@ -342,11 +344,11 @@ func (n *Node) expendable(g *Group, m *catalog.Node, force bool) error {
 	return nil
 }
 
-// awaitGone waits until a node is in no group any more, as far as this node knows.
+// awaitGone waits until a node is in no group any more, and removed.
 func (n *Node) awaitGone(ctx context.Context, raftID string) error {
 	tick := time.NewTicker(observeEvery)
 	defer tick.Stop()
-	for n.inGroups(raftID) {
+	for n.inGroups(raftID) || !n.replicas.Load().Catalog.State().Removed(raftID) {
 		select {
 		case <-tick.C:
 		case <-n.ctx.Done():
@@ -355,7 +357,7 @@ func (n *Node) awaitGone(ctx context.Context, raftID string) error {
 			if errors.Is(ctx.Err(), context.Canceled) {
 				return ctx.Err()
 			}
-			return kernel.Errorf(kernel.CodeUnavailable, "node", raftID, "it is no member any more, but still in a group: the leaders go on trying")
+			return kernel.Errorf(kernel.CodeUnavailable, "node", raftID, "it is still in a group: the leaders go on trying to remove it")
 		}
 	}
 	return nil

@@ -169,8 +169,13 @@ func (n *Node) align(g *Group, m *mark) error {
 		}
 	}
 	state := n.replicas.Load().Catalog.State()
-	w := wanted{self: n.Self().Raft, maxVoters: maxVoters, removed: state.Removed}
-	state.Nodes(func(c *catalog.Node) { w.nodes = append(w.nodes, c) })
+	leaving := leavers(state)
+	w := wanted{self: n.Self().Raft, maxVoters: maxVoters, removed: func(raftID string) bool { return leaving[raftID] || state.Removed(raftID) }}
+	state.Nodes(func(c *catalog.Node) {
+		if !c.Leaving {
+			w.nodes = append(w.nodes, c)
+		}
+	})
 	w.ready = func(raftID string) bool { return n.caughtUp(raftID, g.ID, m) }
 	if g.ID != metasvc.CatalogGroup { // who is to lead all groups has to vote in the catalog
 		w.ready = func(raftID string) bool { return n.votesInCatalog(raftID) && n.caughtUp(raftID, g.ID, m) }
@@ -185,6 +190,17 @@ func (n *Node) align(g *Group, m *mark) error {
 		return n.giveAway(ctx, g, m)
 	}
 	return nil
+}
+
+// leavers are the nodes that are to be removed, by Raft name.
+func leavers(state *catalog.State) map[string]bool {
+	out := map[string]bool{}
+	state.Nodes(func(c *catalog.Node) {
+		if c.Leaving {
+			out[c.Raft] = true
+		}
+	})
+	return out
 }
 
 // votesInCatalog reports whether a node votes in the catalog, as far as this one knows.
@@ -222,7 +238,7 @@ func (n *Node) alignCatalog(ctx context.Context) error {
 		now := catalog.Node{ID: i.Node, Raft: i.Raft, Incarnation: i.Incarnation, Address: i.Address, Fronts: i.Fronts, Version: i.Version}
 		old, ok := state.Node(i.Node)
 		if ok {
-			now.Draining = old.Draining
+			now.Draining, now.Leaving = old.Draining, old.Leaving
 		}
 		if !ok && i.Raft == self.Raft && !state.Removed(i.Raft) || ok && old.Raft == i.Raft && !equal(*old, now) {
 			ops = append(ops, catalog.PutNode{Node: now})
@@ -234,6 +250,11 @@ func (n *Node) alignCatalog(ctx context.Context) error {
 			put(*i)
 		}
 	}
+	state.Nodes(func(c *catalog.Node) {
+		if c.Leaving && !n.inGroups(c.Raft) { // only now it may know: it could not go before the others can do without it
+			ops = append(ops, catalog.DropNode{ID: c.ID})
+		}
+	})
 	if len(ops) == 0 {
 		return nil
 	}
@@ -243,7 +264,7 @@ func (n *Node) alignCatalog(ctx context.Context) error {
 
 func equal(a, b catalog.Node) bool {
 	return a.Raft == b.Raft && a.Incarnation == b.Incarnation && a.Address == b.Address && a.Version == b.Version &&
-		a.Draining == b.Draining && slices.Equal(a.Fronts, b.Fronts)
+		a.Draining == b.Draining && a.Leaving == b.Leaving && slices.Equal(a.Fronts, b.Fronts)
 }
 
 // caughtUp reports whether a replica has all that was committed as of the mark, and
@@ -281,7 +302,7 @@ func (n *Node) giveAway(ctx context.Context, g *Group, m *mark) error {
 func (n *Node) heirs(g *Group, m *mark) []string {
 	state := n.replicas.Load().Catalog.State()
 	draining := map[string]bool{}
-	state.Nodes(func(c *catalog.Node) { draining[c.Raft] = c.Draining })
+	state.Nodes(func(c *catalog.Node) { draining[c.Raft] = c.Draining || c.Leaving })
 	last := map[string]uint64{}
 	var out []string
 	for _, s := range g.Raft.Servers() {

@@ -14,6 +14,7 @@ const (
 	opDropNode
 	opDrainNode
 	opPutRemoved
+	opLeaveNode
 )
 
 const (
@@ -33,6 +34,7 @@ type Node struct {
 	Fronts      []Front
 	Version     string // of its program
 	Draining    bool   // it is to lead nothing
+	Leaving     bool   // it is to be in no Raft group, and removed then
 }
 
 // Front is an address that clients reach a node at.
@@ -44,12 +46,16 @@ type RemovedNode struct {
 	Number   uint64 // counts the removals
 }
 
-// PutNode makes a member or replaces what is known of it, but for Draining, which
-// only counts for a new one. CodeExists if the id belongs to another data directory,
+// PutNode makes a member or replaces what is known of it, but for Draining and Leaving,
+// which only count for a new one. CodeExists if the id belongs to another data directory,
 // CodeNotAllowed if that name has been removed, CodeLimit at MaxNodes.
 type PutNode struct{ Node Node }
 
-// DropNode removes a member for good; a missing one is no error.
+// LeaveNode says that a member is to be removed, for good: that it shall leave its Raft
+// groups. CodeNotFound if there is none.
+type LeaveNode struct{ ID string }
+
+// DropNode removes a member, which should have left; a missing one is no error.
 type DropNode struct{ ID string }
 
 // DrainNode says whether a member is to lead nothing. CodeNotFound if there is none.
@@ -64,6 +70,7 @@ type putRemoved struct{ node RemovedNode }
 func (PutNode) kind() opKind    { return opPutNode }
 func (DropNode) kind() opKind   { return opDropNode }
 func (DrainNode) kind() opKind  { return opDrainNode }
+func (LeaveNode) kind() opKind  { return opLeaveNode }
 func (putRemoved) kind() opKind { return opPutRemoved }
 
 func (op PutNode) apply(s *State, _ *Result) error {
@@ -77,7 +84,7 @@ func (op PutNode) apply(s *State, _ *Result) error {
 	case ok && old.Raft != n.Raft:
 		return kernel.Errorf(kernel.CodeExists, "node", n.ID, "it is a member with another data directory")
 	case ok:
-		n.Draining = old.Draining
+		n.Draining, n.Leaving = old.Draining, old.Leaving
 	case s.nodes.Len() >= MaxNodes:
 		return kernel.Errorf(kernel.CodeLimit, "node", n.ID, "the cluster has %d nodes, more are not possible", MaxNodes)
 	}
@@ -97,13 +104,21 @@ func (op DropNode) apply(s *State, res *Result) error {
 }
 
 func (op DrainNode) apply(s *State, _ *Result) error {
-	old, ok := s.nodes.Get(op.ID)
+	return s.changeNode(op.ID, func(n *Node) { n.Draining = op.Draining })
+}
+
+func (op LeaveNode) apply(s *State, _ *Result) error {
+	return s.changeNode(op.ID, func(n *Node) { n.Leaving = true })
+}
+
+func (s *State) changeNode(id string, change func(*Node)) error {
+	old, ok := s.nodes.Get(id)
 	if !ok {
-		return kernel.Errorf(kernel.CodeNotFound, "node", op.ID, "it is no member of the cluster")
+		return kernel.Errorf(kernel.CodeNotFound, "node", id, "it is no member of the cluster")
 	}
 	n := *old
-	n.Draining = op.Draining
-	s.nodes = s.nodes.Put(n.ID, &n)
+	change(&n)
+	s.nodes = s.nodes.Put(id, &n)
 	return nil
 }
 
@@ -153,7 +168,7 @@ func (s *State) putNodes(put func(Op)) {
 func (op PutNode) append(b []byte) []byte {
 	n := &op.Node
 	b = appendStrings(b, n.ID, n.Raft, n.Incarnation, n.Address, n.Version)
-	b = codec.AppendFlags(b, n.Draining)
+	b = codec.AppendFlags(b, n.Draining, n.Leaving)
 	b = codec.AppendUint(b, uint64(len(n.Fronts)))
 	for _, f := range n.Fronts {
 		b = appendStrings(b, f.Name, f.Address)
@@ -161,7 +176,8 @@ func (op PutNode) append(b []byte) []byte {
 	return b
 }
 
-func (op DropNode) append(b []byte) []byte { return codec.AppendString(b, op.ID) }
+func (op LeaveNode) append(b []byte) []byte { return codec.AppendString(b, op.ID) }
+func (op DropNode) append(b []byte) []byte  { return codec.AppendString(b, op.ID) }
 
 func (op DrainNode) append(b []byte) []byte {
 	return codec.AppendFlags(codec.AppendString(b, op.ID), op.Draining)
@@ -176,7 +192,7 @@ func readNode(kind opKind, r *codec.Reader) Op {
 	switch kind {
 	case opPutNode:
 		n := Node{ID: r.String(), Raft: r.String(), Incarnation: r.String(), Address: r.String(), Version: r.String()}
-		r.Flags(&n.Draining)
+		r.Flags(&n.Draining, &n.Leaving)
 		for range r.Count() {
 			if r.Err() != nil {
 				break
@@ -186,6 +202,8 @@ func readNode(kind opKind, r *codec.Reader) Op {
 		return PutNode{n}
 	case opDropNode:
 		return DropNode{r.String()}
+	case opLeaveNode:
+		return LeaveNode{r.String()}
 	case opDrainNode:
 		op := DrainNode{ID: r.String()}
 		r.Flags(&op.Draining)

@@ -59,7 +59,7 @@ func TestNodes(t *testing.T) {
 
 func TestNodesSurviveASnapshot(t *testing.T) {
 	s := with(t, &State{}, PutNode{Node{ID: "1", Raft: "1", Fronts: []Front{{"amqp", "x"}}}}, PutNode{Node{ID: "2", Raft: "2-x"}},
-		PutNode{Node{ID: "3", Raft: "3-x"}}, DrainNode{"2", true}, DropNode{"3"})
+		PutNode{Node{ID: "3", Raft: "3-x"}}, DrainNode{"2", true}, LeaveNode{"2"}, PutNode{Node{ID: "2", Raft: "2-x"}}, DropNode{"3"})
 	var file bytes.Buffer
 	if err := s.Write(&file); err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func TestNodesSurviveASnapshot(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n, ok := back.Node("2"); !ok || !n.Draining || !back.Removed("3-x") {
+	if n, ok := back.Node("2"); !ok || !n.Draining || !n.Leaving || !back.Removed("3-x") {
 		t.Errorf("%+v %v", n, ok)
 	}
 	var again bytes.Buffer
