@@ -29,6 +29,7 @@ type ClusterConfig struct {
 	Network bool     // each node in a namespace of its own, so that links can be cut; needs root
 	Faults  bool     // FaultyBinary
 	Lose    bool     // with Faults: what is not synced is lost with a kill
+	Guest   bool     // guest is the administrator, not ClusterUser; not with Network
 	Args    []string // further arguments of every node
 }
 
@@ -169,7 +170,8 @@ func (n *Node) Run() error {
 	}
 	n.bin, n.args = argv[0], argv[1:]
 	n.env = slices.DeleteFunc(os.Environ(), func(kv string) bool { return strings.HasPrefix(kv, "TRIVIUM_") }) // the tests' own
-	n.env = append(n.env, "TRIVIUM_ADMIN_USER="+ClusterUser, "TRIVIUM_ADMIN_PASSWORD="+ClusterPassword)
+	user, password := n.login()
+	n.env = append(n.env, "TRIVIUM_ADMIN_USER="+user, "TRIVIUM_ADMIN_PASSWORD="+password)
 	if n.cluster.config.Faults {
 		n.env = append(n.env, FaultsVariable+"="+n.faults())
 	}
@@ -186,6 +188,14 @@ func (n *Node) Run() error {
 		return fmt.Errorf("node %d: %w", n.ID, err)
 	}
 	return nil
+}
+
+// login is the administrator of the cluster.
+func (n *Node) login() (user, password string) {
+	if n.cluster.config.Guest {
+		return "guest", "guest"
+	}
+	return ClusterUser, ClusterPassword
 }
 
 // peerArguments are those that make the node one of a cluster; the last --cluster

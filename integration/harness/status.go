@@ -55,7 +55,7 @@ func (n *Node) ask(method, path string, body []byte, out any) error {
 	if err != nil {
 		return err
 	}
-	req.SetBasicAuth(ClusterUser, ClusterPassword)
+	req.SetBasicAuth(n.login())
 	resp, err := statusClient.Do(req)
 	if err != nil {
 		return err
