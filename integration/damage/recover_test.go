@@ -59,7 +59,7 @@ func refuses(t *testing.T, b *harness.Broker, want ...string) {
 func recovers(t *testing.T, b *harness.Broker, lost ...string) string {
 	t.Helper()
 	check := says(t, 1, []string{"recover", "--data", b.Dir, "--check"}, lost...)
-	says(t, 2, []string{"recover", "--data", b.Dir}, "one of --check and --accept-loss")
+	says(t, 2, []string{"recover", "--data", b.Dir}, "one of --check, --accept-loss and --alone")
 	says(t, 0, []string{"recover", "--data", b.Dir, "--accept-loss"}, append(lost, "can be started on", "lost+")...)
 	aside, err := filepath.Glob(filepath.Join(b.Dir, "lost+*", "report.txt"))
 	must(t, err)

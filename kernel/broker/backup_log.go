@@ -77,5 +77,5 @@ func (n *Node) barrier(ctx context.Context, group uint32) (uint64, error) {
 	if err := g.VerifyLeader(ctx); err != nil {
 		return 0, kernel.Errorf(kernel.CodeUnavailable, "", "", "the catalog has no leader here: %v", err)
 	}
-	return g.CommitIndex(), nil
+	return g.HandedIndex(), nil
 }

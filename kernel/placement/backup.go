@@ -51,7 +51,7 @@ func (g *Group) Seal(ctx context.Context) (uint64, error) {
 	if _, err := g.do(ctx, sealCommand()); err != nil {
 		return 0, err
 	}
-	return g.Raft().CommitIndex(), nil
+	return g.Raft().HandedIndex(), nil
 }
 
 // Backup waits until the replica has applied the log up to an index and has a checkpoint

@@ -10,6 +10,11 @@ import (
 	"github.com/trivium-mq/trivium/storage/wal"
 )
 
+// HandedIndex returns the index up to which the machine has been given the log: that of
+// the last command or configuration. Whatever has been confirmed is not behind it.
+// AppliedIndex comes as far, unlike to CommitIndex.
+func (g *Group) HandedIndex() uint64 { return g.fsm.handed.Load() }
+
 // Entries calls fn with the entries from..to of the log, which are committed, for a
 // copy of the group that goes on without its other members: configurations are made
 // entries that mean nothing. The entry is fn's. An error that matches
