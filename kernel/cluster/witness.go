@@ -85,7 +85,7 @@ func (w *witness) check(raftID string, groups []GroupInfo) *Refusal {
 		if g.Term < p.term || last < want {
 			return &Refusal{Code: transport.CodeRolledBack, Reason: fmt.Sprintf("the data directory of node %s is older than what node %s has seen of it "+
 				"(group %d: term %d, log up to %d; it had term %d, %d): it was set back. Remove the node and let it join with an empty directory",
-				raftID, w.node.Self().Node, g.Group, g.Term, last, p.term, want)}
+				raftID, w.node.Self().Node, g.Group, g.Term, last, max(p.term, p.led), want)}
 		}
 	}
 	return nil
