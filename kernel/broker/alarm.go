@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/cluster"
 )
 
 // Alarm says whether the node is short of something.
@@ -105,6 +106,12 @@ func (a *alarms) memory(on bool, used, limit int64) {
 	a.log.Info().Int64("used", used).Int64("limit", limit).Msg("there is memory again: publishes are taken")
 }
 
+// end forgets what concerns only a node that serves: what another one finds, or this one
+// when it serves again, may be different.
+func (a *alarms) end() {
+	a.change(func(now *Alarms) { now.Memory, now.Replicas = Alarm{}, Alarm{} })
+}
+
 // replicas raises or ends the alarm about the disks of nodes: low of them, of those
 // that vote, or down.
 func (a *alarms) replicas(on bool, low, voters int) {
@@ -157,6 +164,9 @@ func (b *Broker) watchAlarms(m *memoryGauge) {
 	tick, others := time.NewTicker(memoryLook), time.NewTicker(replicasLook)
 	defer tick.Stop()
 	defer others.Stop()
+	defer b.alarms.end()
+	m.look(b.alarms)
+	b.node.lookAtReplicas()
 	for {
 		select {
 		case <-b.ctx.Done():
@@ -182,18 +192,30 @@ func (b *Broker) watchAlarms(m *memoryGauge) {
 const replicasLook = time.Second
 
 // lookAtReplicas raises or ends the alarm about the disks of the nodes that vote.
-func (n *Node) lookAtReplicas() {
-	voters, short := 0, 0
-	for _, m := range n.Members() {
+func (n *Node) lookAtReplicas() { n.alarms.replicas(shortOfReplicas(n.Members(), n.lowOnDisk())) }
+
+// shortOfReplicas reports whether the nodes that vote, less those that are low on disk
+// or down, are no majority. It takes one that is low: if all that is wrong is that the
+// others are not heard, this node may have hung, and does not lead then.
+func shortOfReplicas(members []cluster.Member, selfLow bool) (on bool, short, voters int) {
+	full := 0
+	for _, m := range members {
 		if m.Learner {
 			continue
 		}
 		voters++
-		if m.Self && n.lowOnDisk() || !m.Self && (m.Low || !m.Reachable) {
+		low := m.Low
+		if m.Self {
+			low = selfLow
+		}
+		if low {
+			full++
+		}
+		if low || !m.Self && !m.Reachable {
 			short++
 		}
 	}
-	n.alarms.replicas(voters > 1 && voters-short <= voters/2, short, voters)
+	return full > 0 && voters > 1 && voters-short <= voters/2, short, voters
 }
 
 // lowOnDisk is what other nodes are told.

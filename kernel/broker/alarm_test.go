@@ -7,6 +7,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/cluster"
 )
 
 // TestMemoryAlarm: it is raised by what is in use after a collection, or by garbage
@@ -61,5 +62,54 @@ func TestAlarmsShort(t *testing.T) {
 	}
 	if none := (&Alarms{}); none.Any() || none.Short() != "" {
 		t.Error("an alarm of nothing")
+	}
+}
+
+// TestAlarmsEndWithTheService: what a node was short of when it ceased to serve holds
+// nobody up when it serves again.
+func TestAlarmsEndWithTheService(t *testing.T) {
+	n, err := OpenNode(soon(t), Config{DataDir: t.TempDir(), Logger: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	b, err := n.Serve(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.alarms.memory(true, 2, 1)
+	n.alarms.change(func(now *Alarms) { now.Replicas.On = true })
+	if n.alarms.hold() == nil {
+		t.Error("no alarm")
+	}
+	shut(t, b)
+	if b, err = n.Serve(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	defer shut(t, b)
+	if now := b.Alarms(); now.Any() {
+		t.Errorf("still on: %+v", now)
+	}
+}
+
+// TestShortOfReplicas: nodes that are not heard are no alarm of disks by themselves.
+func TestShortOfReplicas(t *testing.T) {
+	self, here, full := cluster.Member{Self: true, Reachable: true}, cluster.Member{Reachable: true}, cluster.Member{Reachable: true, Low: true}
+	down, learner := cluster.Member{}, cluster.Member{Learner: true, Low: true}
+	for i, tt := range []struct {
+		members []cluster.Member
+		low, on bool
+	}{
+		{[]cluster.Member{self}, true, false},
+		{[]cluster.Member{self, here, full}, false, false},
+		{[]cluster.Member{self, here, here, learner, learner}, true, false},
+		{[]cluster.Member{self, full, full}, false, true},
+		{[]cluster.Member{self, down, full}, false, true},
+		{[]cluster.Member{self, down, here}, true, true},
+		{[]cluster.Member{self, down, down}, false, false},
+	} {
+		if on, short, voters := shortOfReplicas(tt.members, tt.low); on != tt.on {
+			t.Errorf("%d: %v, %d of %d short", i, on, short, voters)
+		}
 	}
 }
