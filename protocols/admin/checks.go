@@ -34,7 +34,7 @@ func checkAlarms(c *call) error {
 	for _, a := range []struct {
 		name  string
 		alarm broker.Alarm
-	}{{"memory", alarms.Memory}, {"disk", alarms.Disk}} {
+	}{{"memory", alarms.Memory}, {"disk", alarms.Disk}, {"replicas", alarms.Replicas}} {
 		if a.alarm.On {
 			on = append(on, map[string]string{"node": c.s.name(), "resource": a.name, "detail": a.alarm.Reason})
 		}
@@ -50,9 +50,31 @@ func checkServing(c *call) error {
 	return c.checkResult("", nil)
 }
 
-// checkAlone is for the checks that ask whether other nodes depend on this one.
-func checkAlone(c *call) error {
-	return c.checkResult("", map[string]any{"reason": "single node cluster"})
+// checkCritical is for the checks that ask whether the cluster would lose its majority
+// with one node more that is down. As all queues have their replicas on all nodes that
+// vote, it is the same for each of these.
+func checkCritical(c *call) error {
+	voters, up := 0, 0
+	if c.s.cfg.Peers != nil {
+		for _, n := range c.s.cfg.Peers() {
+			for _, r := range n.Replicas {
+				if r.Votes {
+					voters++
+					if n.State != kernel.NodeUnreachable && n.State != kernel.NodeRefused {
+						up++
+					}
+					break
+				}
+			}
+		}
+	}
+	switch {
+	case voters <= 1:
+		return c.checkResult("", map[string]any{"reason": "single node cluster"})
+	case up-1 <= voters/2:
+		return c.checkResult("There would be no majority if one more node was shut down", nil)
+	}
+	return c.checkResult("", nil)
 }
 
 // checkPort is GET /api/health/checks/port-listener/{port}.

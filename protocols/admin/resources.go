@@ -123,6 +123,6 @@ var checkResources = []resource{
 	{"health/checks/virtual-hosts", forMonitor, methods{onGet: checkServing}},
 	{"health/checks/port-listener/{port}", forMonitor, methods{onGet: checkPort}},
 	{"health/checks/protocol-listener/{protocol}", forMonitor, methods{onGet: checkProtocol}},
-	{"health/checks/node-is-quorum-critical", forMonitor, methods{onGet: checkAlone}},
-	{"health/checks/node-is-mirror-sync-critical", forMonitor, methods{onGet: checkAlone}},
+	{"health/checks/node-is-quorum-critical", forMonitor, methods{onGet: checkCritical}},
+	{"health/checks/node-is-mirror-sync-critical", forMonitor, methods{onGet: checkCritical}},
 }
