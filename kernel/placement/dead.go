@@ -188,7 +188,7 @@ func (s *shard) buried(sh *share, b *Burial, term uint64) {
 	sh.burial = nil
 	var again []grave
 	for i, g := range b.graves {
-		if b.keep[i] {
+		if b.keep[i] && !lostLetters {
 			g.again, g.reached = true, b.Letters[i].Reached
 			again = append(again, g)
 		} else {

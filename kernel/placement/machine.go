@@ -108,6 +108,9 @@ func (m *machine) applyEntry(e raftgroup.Entry) error {
 	}
 	m.entry, m.index, m.body, m.flight = e, e.Index, nil, nil
 	m.time = max(m.time, r.time)
+	if wallClock {
+		m.time = m.prop.clock.wall()
+	}
 	m.ids.sweep(m.time)
 	if r.boot == m.prop.boot {
 		m.flight = m.prop.applied(r.counter)
@@ -154,7 +157,7 @@ func (m *machine) applySection(s *section) error {
 	case sectionBatch:
 		return m.applyBatch(s)
 	case sectionSettlement:
-		if m.reader.term != m.entry.Term {
+		if m.reader.term != m.entry.Term && !staleSettlements {
 			return nil // made under another leadership: its overlay is gone
 		}
 		g, p := m.groups[s.group], m.parts[s.partition]

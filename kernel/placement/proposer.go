@@ -255,7 +255,11 @@ func (p *proposer) failed(counter uint64, cause error) {
 		return
 	}
 	p.running--
-	if errors.Is(cause, raftgroup.ErrNotApplied) {
+	if unknownIsDone && errors.Is(cause, raftgroup.ErrUnknown) {
+		p.remove(f)
+		p.release(f)
+		p.out.post(f)
+	} else if errors.Is(cause, raftgroup.ErrNotApplied) {
 		p.remove(f)
 		p.release(f)
 		if f.term == p.term && len(f.settles) > 0 {

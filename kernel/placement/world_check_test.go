@@ -133,6 +133,11 @@ func (t *truth) check() {
 	for _, id := range t.parts {
 		t.checkPartition(g.machine.parts[id])
 	}
+	for _, x := range t.groups {
+		for _, w := range g.machine.groups[x.id].windows {
+			t.checkWindow(x, w)
+		}
+	}
 	there := t.read(g.machine.parts[t.tomb])
 	for token := range t.tombed {
 		if !slices.Contains(there, token) {
@@ -194,6 +199,16 @@ func (t *truth) checkPartition(p *partition) {
 		}
 	}
 	t.checkStart(p)
+}
+
+// checkWindow: what counts as settled was settled by an entry of the leader who had
+// handed it out, see settle.
+func (t *truth) checkWindow(g *wgroup, w *window) {
+	for o := w.part.log.Start(); o < w.part.log.End(); o++ {
+		if w.Settled(o) != (g.settled[place{w.part.id, o}] != 0) {
+			t.w.failf("group %d, partition %d: offset %d is settled: %v", g.id, w.part.id, o, w.Settled(o))
+		}
+	}
 }
 
 // checkStart: nothing has gone that somebody who holds it back has not settled.

@@ -1,6 +1,10 @@
 package placement
 
 import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/trivium-mq/trivium/storage/kv"
@@ -47,5 +51,35 @@ func (s *wseen) add(o *wseen) {
 		{&s.checkpoints, &o.checkpoints}, {&s.pairs, &o.pairs},
 	} {
 		*p.to += *p.from
+	}
+}
+
+// TestClusterHistoriesCatch shows that the histories notice bugs: each is planted, and
+// found within some seeds.
+func TestClusterHistoriesCatch(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the test twice more")
+	}
+	for _, build := range []struct {
+		tag    string
+		plants []string
+	}{
+		{"trivium_planted", []string{"staleSettlements", "wallClock", "lostLetters", "unknownIsDone", "noLease"}},
+		{"trivium_nosync", []string{""}},
+	} {
+		bin := filepath.Join(t.TempDir(), "placement.test")
+		if out, err := exec.Command("go", "test", "-c", "-tags", build.tag, "-o", bin, ".").CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		for _, plant := range build.plants {
+			cmd := exec.Command(bin, "-test.run", "^TestClusterHistories$")
+			cmd.Env = append(os.Environ(), "TRIVIUM_HISTORIES=1000", "TRIVIUM_SEED=1", "TRIVIUM_PLANT="+plant)
+			out, err := cmd.CombinedOutput()
+			if err == nil || !bytes.Contains(out, []byte("--- FAIL: TestClusterHistories")) {
+				t.Errorf("with %s %s the histories should fail: %v\n%s", build.tag, plant, err, out)
+				continue
+			}
+			t.Logf("%s %s: %s", build.tag, plant, bytes.SplitN(out, []byte("\n"), 3)[1])
+		}
 	}
 }

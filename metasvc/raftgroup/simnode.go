@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/raft"
 
 	"github.com/trivium-mq/trivium/storage/checkpoint"
+	"github.com/trivium-mq/trivium/storage/vfs"
 	"github.com/trivium-mq/trivium/storage/wal"
 )
 
@@ -411,10 +412,17 @@ func (n *SimNode) sendCheckpoint(to int) {
 func (n *SimNode) installed(m *simMessage) {
 	if m.meta.Index > n.commit {
 		w, err := n.cfg.Checkpoints.Create(m.meta)
-		if !n.ok(err) {
-			return
+		if err == nil {
+			if _, err = io.Copy(w, bytes.NewReader(m.payload)); err != nil {
+				err = errors.Join(err, w.Abort())
+			} else {
+				err = n.take(w)
+			}
 		}
-		if _, err = io.Copy(w, bytes.NewReader(m.payload)); !n.ok(err) || !n.ok(n.take(w)) {
+		if errors.Is(err, vfs.ErrNoSpace) && n.Err == nil {
+			return // the leader sends it again
+		}
+		if !n.ok(err) {
 			return
 		}
 		n.net.Installs++
@@ -427,12 +435,10 @@ func (n *SimNode) Install(w *checkpoint.Writer) error {
 	if n.state == simLeader || n.Err != nil || w.Meta().Index < newest(n.cfg.Checkpoints).Index {
 		return errors.Join(fmt.Errorf("raftgroup: the checkpoint %s is not taken now", w.Meta().ID()), w.Abort())
 	}
-	err := n.take(w)
-	n.ok(err)
-	return err
+	return n.take(w)
 }
 
-// take goes on from a checkpoint that has come.
+// take goes on from a checkpoint that has come. Once it is stored, there is no way back.
 func (n *SimNode) take(w *checkpoint.Writer) error {
 	id := w.Meta().ID()
 	if err := w.Commit(); err != nil {
@@ -440,12 +446,11 @@ func (n *SimNode) take(w *checkpoint.Writer) error {
 	}
 	meta, r, err := n.cfg.Checkpoints.Export(id)
 	if err != nil {
+		n.ok(err)
 		return err
 	}
-	if err := errors.Join(n.cfg.Machine.Restore(meta, r), r.Close()); err != nil {
-		return err
-	}
-	if err := reconcile(n.cfg.Log, meta); err != nil {
+	if err := errors.Join(n.cfg.Machine.Restore(meta, r), r.Close(), reconcile(n.cfg.Log, meta)); err != nil {
+		n.ok(err)
 		return err
 	}
 	n.base, n.handed, n.commit = meta, meta.Index, max(n.commit, meta.Index)
