@@ -56,8 +56,9 @@ type node struct {
 // openNode binds every listener, opens the replicas and starts serving. A taken
 // port or a locked data directory is a usageError. memory is the limit in bytes, 0
 // = none. It returns when clients are served, here or by another node, or when that
-// takes long because other nodes are missing.
-func openNode(c *config.Config, memory int64, log zerolog.Logger) (_ *node, err error) {
+// takes long because other nodes are missing. A node that waits to be let into a
+// cluster gives up when ctx ends (context.Canceled); ctx means nothing later.
+func openNode(ctx context.Context, c *config.Config, memory int64, log zerolog.Logger) (_ *node, err error) {
 	n := &node{config: c, memory: c.Memory.Shared(memory), log: log, failed: make(chan error, 1)}
 	n.ctx, n.stop = context.WithCancel(context.Background())
 	n.edge.init()
@@ -73,7 +74,7 @@ func openNode(c *config.Config, memory int64, log zerolog.Logger) (_ *node, err 
 	n.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		&frontMetrics{n.fronts, n.sockets.certificates})
 	n.gate = n.newGate()
-	n.replicas, err = broker.OpenNode(n.ctx, broker.Config{
+	n.replicas, err = broker.OpenNode(ctx, broker.Config{
 		Limits:  n.limits(memory),
 		DataDir: c.Node.Data, NodeID: strconv.Itoa(c.Node.ID), Version: Version, Logger: log,
 		Registerer: n.registry, Cluster: n.cluster(), Settings: c.Settings(), Tables: amqp.Tables{},

@@ -44,12 +44,17 @@ func serveCommand() *cobra.Command {
 func serve(c *config.Config) error {
 	signals, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	context.AfterFunc(signals, stop) // a second signal ends the process at once, also while the node opens
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 	log := c.Log.Logger(os.Stderr)
 	memory := limitMemory(int64(c.Memory.Limit))
-	n, err := openNode(c, memory, log)
+	n, err := openNode(signals, c, memory, log)
+	if err != nil && signals.Err() != nil && errors.Is(err, context.Canceled) {
+		log.Info().Msg("stopped before the node was open")
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -67,7 +72,7 @@ func serve(c *config.Config) error {
 			n.reload()
 		}
 	}
-	stop() // a second signal ends the process at once
+	stop() // after a failure the first one does
 	ctx, cancel := context.WithTimeout(context.Background(), c.Node.DrainTimeout+storeTime)
 	defer cancel()
 	if err := errors.Join(failure, n.close(ctx)); err != nil {
