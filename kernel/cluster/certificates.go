@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/trivium-mq/trivium/metasvc/transport"
 )
 
@@ -36,29 +38,28 @@ const rereadTime = 10 * time.Second
 // keys are the loaded files.
 type keys struct {
 	files TLS
+	node  string // whose they have to be
 
 	mu    sync.Mutex
 	cert  *tls.Certificate
 	roots *x509.CertPool
 	read  time.Time
+	said  time.Time // when it was told last that the files are of no use
+	log   zerolog.Logger
 }
 
 // openKeys reads the files, and finds out whether they are this node's.
 func openKeys(files TLS, node string) (*keys, error) {
-	k := &keys{files: files}
+	k := &keys{files: files, node: node, log: zerolog.Nop()}
 	if err := k.load(); err != nil {
 		return nil, fmt.Errorf("cluster: %w", err)
-	}
-	if err := names(k.cert.Leaf, node); err != nil {
-		return nil, fmt.Errorf("cluster: %s: %w", files.Cert, err)
-	}
-	if err := verifyChain([]*x509.Certificate{k.cert.Leaf}, k.cert.Certificate[1:], k.roots); err != nil {
-		return nil, fmt.Errorf("cluster: %s is not of the authority in %s: %w", files.Cert, files.CA, err)
 	}
 	return k, nil
 }
 
+// load reads the files. What is of no use to this node changes nothing.
 func (k *keys) load() error {
+	k.read = time.Now()
 	cert, err := tls.LoadX509KeyPair(k.files.Cert, k.files.Key)
 	if err != nil {
 		return fmt.Errorf("certificate of this node: %w", err)
@@ -71,17 +72,27 @@ func (k *keys) load() error {
 	if !roots.AppendCertsFromPEM(pem) {
 		return fmt.Errorf("authority of the cluster: %s holds no certificate", k.files.CA)
 	}
-	k.cert, k.roots, k.read = &cert, roots, time.Now()
+	if err := names(cert.Leaf, k.node); err != nil {
+		return fmt.Errorf("%s: %w", k.files.Cert, err)
+	}
+	if err := verifyChain([]*x509.Certificate{cert.Leaf}, cert.Certificate[1:], roots); err != nil {
+		return fmt.Errorf("%s is not good, or not of the authority in %s: %w", k.files.Cert, k.files.CA, err)
+	}
+	k.cert, k.roots = &cert, roots
 	return nil
 }
 
-// current returns what is in the files, or was when they could be read last.
+// current returns what is in the files, or was when they were good last. The log tells
+// why they are not.
 func (k *keys) current() (*tls.Certificate, *x509.CertPool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if time.Since(k.read) > rereadTime {
-		if k.load() != nil {
-			k.read = time.Now()
+		if err := k.load(); err == nil {
+			k.said = time.Time{}
+		} else if time.Since(k.said) > complainEvery {
+			k.said = time.Now()
+			k.log.Error().Err(err).Msg("the certificate files of the cluster are of no use: what was read before is kept")
 		}
 	}
 	return k.cert, k.roots
@@ -136,7 +147,7 @@ func (k *keys) client(ctx context.Context, c net.Conn) (net.Conn, error) {
 	t := tls.Client(c, k.config())
 	if err := t.HandshakeContext(ctx); err != nil {
 		_ = c.Close()
-		return nil, fmt.Errorf("TLS: %w", err)
+		return nil, fmt.Errorf("TLS with %s: %w", c.RemoteAddr(), err)
 	}
 	return t, nil
 }

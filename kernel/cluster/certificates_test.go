@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -11,8 +13,11 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/trivium-mq/trivium/metasvc/transport"
 )
@@ -23,6 +28,7 @@ type testAuthority struct {
 	dir  string
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
+	life time.Duration // of what it signs, 0 = an hour
 }
 
 func newAuthority(t *testing.T) *testAuthority {
@@ -44,7 +50,7 @@ func (a *testAuthority) newKey() *ecdsa.PrivateKey {
 }
 
 func (a *testAuthority) sign(c *x509.Certificate, key *ecdsa.PrivateKey) []byte {
-	c.SerialNumber, c.NotBefore, c.NotAfter = big.NewInt(time.Now().UnixNano()), time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	c.SerialNumber, c.NotBefore, c.NotAfter = big.NewInt(time.Now().UnixNano()), time.Now().Add(-time.Hour), time.Now().Add(cmp.Or(a.life, time.Hour))
 	parent := a.cert
 	if parent == nil {
 		parent = c
@@ -102,6 +108,12 @@ func TestCertificatesOfOthers(t *testing.T) {
 			t.Errorf("%s: accepted", name)
 		}
 	}
+	if err := reach(plain, a); err == nil || !strings.Contains(err.Error(), a.Self().Address+": the connection was closed without an answer, as by a node that has certificates") {
+		t.Errorf("without, among those that have some: %v", err)
+	}
+	if err := reach(foreign, a); err == nil || !strings.Contains(err.Error(), "TLS with "+a.Self().Address) {
+		t.Errorf("of another authority: %v", err)
+	}
 	// It has the certificate of node 3, and says that it is node 2.
 	impostor := startNode(t, "3", ours.change)
 	impostor.settle(func(i *Identity) { i.Node = "2" })
@@ -139,5 +151,41 @@ func TestCertificatesAreReadAgain(t *testing.T) {
 	k.read = time.Time{}
 	if now, _ := k.current(); now != renewed {
 		t.Error("a certificate without its key counts")
+	}
+}
+
+// TestCertificatesOfNoUseAreNotTaken: files that a node would not start with do not
+// replace those that it runs with, and the log says so.
+func TestCertificatesOfNoUseAreNotTaken(t *testing.T) {
+	ours, theirs := newAuthority(t), newAuthority(t)
+	k, err := openKeys(*ours.node("1"), "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	k.log = zerolog.New(&log)
+	good, _ := k.current()
+	files := k.files
+	ours.life = -time.Minute
+	expired := *ours.node("2")
+	ours.life = 0
+	for name, files := range map[string]TLS{"expired": expired, "of another node": *ours.node("3"), "of another authority": {CA: files.CA, Cert: theirs.node("1").Cert, Key: filepath.Join(theirs.dir, "1-key.pem")}} {
+		k.files, k.read, k.said = files, time.Time{}, time.Time{}
+		if name == "expired" {
+			k.node = "2"
+		}
+		log.Reset()
+		if now, _ := k.current(); now != good {
+			t.Errorf("%s: taken", name)
+		}
+		if !strings.Contains(log.String(), "of no use") {
+			t.Errorf("%s: the log says %q", name, &log)
+		}
+		k.node = "1"
+	}
+	k.files, k.read = files, time.Time{}
+	ours.node("1")
+	if now, _ := k.current(); now == good {
+		t.Error("a good one is not taken any more")
 	}
 }

@@ -41,7 +41,7 @@ func (n *Node) Join(ctx context.Context) (Welcome, error) {
 	if len(others) == 0 {
 		return Welcome{}, ErrFounds
 	}
-	start, said := time.Now(), ""
+	start, said := time.Now(), complaint{}
 	for {
 		w, err := n.askToJoin(ctx, others)
 		if err == nil {
@@ -54,8 +54,8 @@ func (n *Node) Join(ctx context.Context) (Welcome, error) {
 		if first && !memberAnswered(err) && time.Since(start) >= foundAfter {
 			return Welcome{}, ErrFounds
 		}
-		if err.Error() != said {
-			said = err.Error()
+		if said.text != err.Error() || time.Since(said.at) > complainEvery {
+			said = complaint{err.Error(), time.Now()}
 			n.log.Warn().Err(err).Msg("not let into the cluster yet")
 		}
 		select {

@@ -83,6 +83,7 @@ func newNode(cfg Config) (*Node, error) {
 		if n.keys, err = openKeys(*cfg.TLS, cfg.Identity.Node); err != nil {
 			return nil, err
 		}
+		n.keys.log = n.log
 	}
 	if n.book, err = openBook(cfg.FS, cfg.Dir, cfg.Identity.Cluster); err != nil {
 		return nil, err

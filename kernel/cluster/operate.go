@@ -108,7 +108,7 @@ func (n *Node) operate(ctx context.Context, req operateRequest) error {
 	}
 	for try := 1; ; try++ {
 		err := n.operateAt(ctx, r.group(id), req)
-		if err == nil || try == maxTries || ctx.Err() != nil {
+		if _, vain := errors.AsType[leaderless](err); err == nil || vain || try == maxTries || ctx.Err() != nil {
 			return err
 		}
 		switch kernel.CodeOf(err) {
@@ -148,6 +148,27 @@ func (n *Node) operateAt(ctx context.Context, g *Group, req operateRequest) erro
 	return nil
 }
 
+// leaderless is the error of an operation that has waited for an election in vain.
+type leaderless struct{ error }
+
+func (e leaderless) Unwrap() error { return e.error }
+
+// leaderless tells how many of those who elect a group's leader can be reached.
+func (n *Node) leaderless(g *Group) error {
+	voters, up := 0, 0
+	for _, s := range g.Raft.Servers() {
+		if s.Learner {
+			continue
+		}
+		voters++
+		if s.ID == n.Self().Raft || n.fresh(s.ID) != nil {
+			up++
+		}
+	}
+	return leaderless{kernel.Errorf(kernel.CodeUnavailable, "", "", "the cluster has no leader at the moment: of the %d nodes that vote in group %d this one reaches %d, itself included; "+
+		"nothing can be changed without a majority", voters, g.ID, up)}
+}
+
 // awaitLeader returns who leads a group, when somebody does.
 func (n *Node) awaitLeader(ctx context.Context, g *Group) (leads bool, leader string, err error) {
 	tick := time.NewTicker(observeEvery)
@@ -164,7 +185,7 @@ func (n *Node) awaitLeader(ctx context.Context, g *Group) (leads bool, leader st
 		case <-patience:
 		case <-ctx.Done():
 		}
-		return false, "", kernel.Errorf(kernel.CodeUnavailable, "", "", "the cluster has no leader at the moment")
+		return false, "", n.leaderless(g)
 	}
 }
 

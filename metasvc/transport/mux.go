@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -274,6 +275,8 @@ func (m *Mux) Dial(ctx context.Context, addr string, h Hello) (net.Conn, Identit
 	}
 	if !hurry() {
 		err = errors.Join(err, ctx.Err())
+	} else if errors.Is(err, io.EOF) {
+		err = fmt.Errorf("the connection was closed without an answer, as by a node that has certificates if this one has none: %w", err)
 	}
 	refused, _ := errors.AsType[*Refusal](err)
 	if m.cfg.Verify != nil && (err == nil || refused != nil) {

@@ -1,0 +1,30 @@
+package cluster
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/trivium-mq/trivium/kernel"
+)
+
+// TestOperateWithoutAMajority: an operator who asks a node that is alone hears soon why
+// nothing can be done, also with force.
+func TestOperateWithoutAMajority(t *testing.T) {
+	all := three(t)
+	for _, m := range all[1:] {
+		m.stop()
+	}
+	until(t, "the others are missed", func() bool {
+		return all[0].node.fresh(all[1].node.Self().Raft) == nil && all[0].node.fresh(all[2].node.Self().Raft) == nil
+	})
+	until(t, "nobody leads", func() bool { leads, _ := all[0].catalog.Raft().Leader(); return !leads })
+	begin := time.Now()
+	err := all[0].node.Remove(t.Context(), "2", true)
+	if kernel.CodeOf(err) != kernel.CodeUnavailable || !strings.Contains(err.Error(), "of the 3 nodes that vote in group 0 this one reaches 1, itself included") {
+		t.Errorf("got %v", err)
+	}
+	if took := time.Since(begin); took > 2*leaderTime {
+		t.Errorf("it took %v", took)
+	}
+}
