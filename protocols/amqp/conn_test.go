@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -16,10 +17,17 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const patience = 5 * time.Second
+// patience is for what must come; nothing waits for all of it unless a test fails.
+const patience = 30 * time.Second
 
 // startServer serves a fake node on a free port until the test ends.
 func startServer(t testing.TB, cfg Config) (*fakeNode, string) {
+	t.Helper()
+	n, _, addr := startServing(t, cfg)
+	return n, addr
+}
+
+func startServing(t testing.TB, cfg Config) (*fakeNode, *Server, string) {
 	t.Helper()
 	n := newFakeNode()
 	cfg.Logger = zerolog.Nop()
@@ -40,7 +48,7 @@ func startServer(t testing.TB, cfg Config) (*fakeNode, string) {
 			t.Errorf("serve: %v", err)
 		}
 	})
-	return n, l.Addr().String()
+	return n, s, l.Addr().String()
 }
 
 func dial(t testing.TB, addr string) *amqp.Connection {
@@ -342,25 +350,27 @@ func TestLargeMessages(t *testing.T) {
 
 // TestShutdownWithIdleClients: those who do not answer hold the end up for no
 // longer than closeTimeout, whatever they were about.
-func TestShutdownWithIdleClients(t *testing.T) {
-	t.Parallel()
-	n := newFakeNode()
-	s := newServer(Config{Logger: zerolog.Nop()}, n)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+func TestShutdownWithIdleClients(t *testing.T) { synctest.Test(t, testShutdownWithIdleClients) }
+
+func testShutdownWithIdleClients(t *testing.T) {
+	s := newServer(Config{Logger: zerolog.Nop()}, newFakeNode())
+	l := pipes{accept: make(chan net.Conn), closed: make(chan struct{})}
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
-	rawOpen(t, l.Addr().String(), 60) // open and idle
-	started := rawDial(t, l.Addr().String())
-	started.bytes([]byte(wire.ProtocolHeader))
-	want[wire.ConnectionStart](started)
-	rawDial(t, l.Addr().String()).bytes([]byte("AMQP")) // half a header
-	rawDial(t, l.Addr().String())                       // nothing at all
-	wait(t, n, func() bool {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return len(s.conns) == 4
-	})
+	client := func() *raw {
+		near, far := net.Pipe()
+		l.accept <- far
+		return newRaw(t, near)
+	}
+	all := []*raw{client(), client(), client(), client()}
+	all[0].open(60) // and idle
+	all[1].bytes([]byte(wire.ProtocolHeader))
+	want[wire.ConnectionStart](all[1])
+	all[2].bytes([]byte("AMQP")) // half a header; nothing at all of the fourth
+	for _, r := range all {
+		go r.gone()
+	}
+	synctest.Wait()
 	begin := time.Now()
 	must(t, s.Shutdown(t.Context()))
 	if took := time.Since(begin); took > closeTimeout+closeTimeout/2 {
@@ -368,6 +378,24 @@ func TestShutdownWithIdleClients(t *testing.T) {
 	}
 	must(t, <-done)
 }
+
+// pipes is a listener whose connections are ends of pipes.
+type pipes struct {
+	accept chan net.Conn
+	closed chan struct{}
+}
+
+func (l pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.accept:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l pipes) Close() error   { close(l.closed); return nil }
+func (l pipes) Addr() net.Addr { return nil }
 
 func TestForcedClose(t *testing.T) {
 	n, addr := startServer(t, Config{})

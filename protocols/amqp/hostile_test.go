@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -203,9 +204,34 @@ func TestOtherProtocols(t *testing.T) {
 	r.nc.Close() // a health check
 }
 
+// TestHandshakeTimeLimit: a client has HandshakeTimeout in all to open a connection.
+func TestHandshakeTimeLimit(t *testing.T) {
+	for said := range 4 {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			r := piped(t, newServer(Config{}, newFakeNode()))
+			if said > 0 {
+				r.bytes([]byte(wire.ProtocolHeader))
+				want[wire.ConnectionStart](r)
+			}
+			if said > 1 {
+				r.send(0, rawStartOk("guest"))
+				want[wire.ConnectionTune](r)
+			}
+			if said > 2 {
+				r.send(0, &wire.ConnectionTuneOk{ChannelMax: 10, FrameMax: 4096, Heartbeat: 60})
+			}
+			r.gone()
+			if took := time.Since(began); took != DefaultHandshakeTimeout {
+				t.Errorf("after %d steps closed after %v", said, took)
+			}
+		})
+	}
+}
+
 // Rows 15, 25, 26: before the login.
 func TestHandshakeRefusals(t *testing.T) {
-	n, addr := startServer(t, Config{HandshakeTimeout: 200 * time.Millisecond, FailureDelay: 50 * time.Millisecond})
+	n, addr := startServer(t, Config{FailureDelay: 50 * time.Millisecond})
 	start := func(t *testing.T) *raw {
 		r := rawDial(t, addr)
 		r.bytes([]byte(wire.ProtocolHeader))
@@ -224,13 +250,6 @@ func TestHandshakeRefusals(t *testing.T) {
 		want[wire.ConnectionTune](r)
 		return r
 	}
-	t.Run("silence", func(t *testing.T) { rawDial(t, addr).gone() })
-	t.Run("silence after the header", func(t *testing.T) { start(t).gone() })
-	t.Run("silence after tune", func(t *testing.T) {
-		r := tuned(t)
-		r.send(0, &wire.ConnectionTuneOk{ChannelMax: 10, FrameMax: 4096, Heartbeat: 60})
-		r.gone()
-	})
 	t.Run("large frame", func(t *testing.T) {
 		r := start(t)
 		r.bytes([]byte{1, 0, 0, 0, 1, 0, 0})
@@ -293,20 +312,21 @@ func TestHandshakeRefusals(t *testing.T) {
 }
 
 func TestHeartbeats(t *testing.T) {
-	_, addr := startServer(t, Config{})
-	r := rawOpen(t, addr, 1)
-	began := time.Now()
-	fr, err := r.frames.Next()
-	if err != nil || fr.Type != wire.FrameHeartbeat {
-		t.Fatalf("%+v, %v", fr, err)
-	}
-	if took := time.Since(began); took > time.Second {
-		t.Errorf("the first heartbeat came after %v", took)
-	}
-	r.gone() // we are silent: closed after two intervals
-	if took := time.Since(began); took < time.Second || took > 4*time.Second {
-		t.Errorf("closed after %v", took)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		r := piped(t, newServer(Config{}, newFakeNode())).open(1)
+		began := time.Now()
+		fr, err := r.frames.Next()
+		if err != nil || fr.Type != wire.FrameHeartbeat {
+			t.Fatalf("%+v, %v", fr, err)
+		}
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("the first heartbeat came after %v", took)
+		}
+		r.gone() // we are silent: closed after two intervals
+		if took := time.Since(began); took < time.Second || took > 4*time.Second {
+			t.Errorf("closed after %v", took)
+		}
+	})
 }
 
 // The frames of a content are not mixed with others, even when two queues

@@ -150,17 +150,19 @@ func TestStalledClientIsCut(t *testing.T) {
 // TestInTotal: a body beyond what all clients together may send waits for
 // memory, and its connection is closed if there is none.
 func TestInTotal(t *testing.T) {
-	_, addr := startServer(t, Config{InTotal: 1 << 20})
+	_, s, addr := startServing(t, Config{InTotal: 1 << 20})
+	booked := func(ok func(int64) bool) { wait(t, newFakeNode(), func() bool { return ok(s.in.Used()) }) }
 	begin := func(r *raw) {
 		b := wire.AppendMethod(nil, 1, &wire.BasicPublish{RoutingKey: "q"})
-		b = append(b, headerFrame(60, 2<<20, 0)...)
-		for range 8 {
+		b = append(b, headerFrame(60, 1_000_000, 0)...)
+		for range 8 { // fits alone, but not twice
 			b = append(b, frame(3, 1, make([]byte, 100_000))...)
 		}
 		r.bytes(b)
 	}
 	first, second := rawOpen(t, addr, 0), rawOpen(t, addr, 0)
 	begin(first)
+	booked(func(used int64) bool { return used == 1_000_000 })
 	begin(second)
 	closed := func(r *raw) {
 		m, _, err := r.next()
@@ -175,6 +177,7 @@ func TestInTotal(t *testing.T) {
 	must(t, third.Confirm(false))
 	third.QueueDeclare("q", true, false, false, false, nil)
 	first.nc.Close()
+	booked(func(used int64) bool { return used == 0 })
 	d, err := third.PublishWithDeferredConfirm("", "q", false, false, amqp.Publishing{Body: make([]byte, 900_000)})
 	must(t, err)
 	if !d.Wait() {

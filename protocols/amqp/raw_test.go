@@ -3,6 +3,7 @@ package amqp
 import (
 	"io"
 	"net"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,8 +26,17 @@ func rawDial(t testing.TB, addr string) *raw {
 
 func newRaw(t testing.TB, nc net.Conn) *raw {
 	t.Cleanup(func() { nc.Close() })
-	must(t, nc.SetDeadline(time.Now().Add(6*patience)))
+	must(t, nc.SetDeadline(time.Now().Add(2*patience)))
 	return &raw{t: t, nc: nc, frames: wire.NewFrameReader(nc, DefaultFrameMax)}
+}
+
+// piped returns a client of s over a pipe, for tests in a bubble of time.
+func piped(t testing.TB, s *Server) *raw {
+	server, client := net.Pipe()
+	var serving sync.WaitGroup
+	t.Cleanup(serving.Wait) // when the client has closed
+	serving.Go(func() { s.handle(server) })
+	return newRaw(t, client)
 }
 
 var rawCapabilities = wire.Table{
