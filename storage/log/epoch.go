@@ -30,7 +30,7 @@ func (w *walker) epochEnd(epoch int32) (found int32, end int64, err error) {
 	if w.dropped {
 		return 0, 0, ErrDropped
 	}
-	if w.p.log.absent.Load() > 0 {
+	if w.absent {
 		return 0, 0, &Gap{First: w.start, Last: w.end - 1}
 	}
 	// The first reference of the head that is later; what is before it decides.

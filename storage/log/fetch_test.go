@@ -83,6 +83,52 @@ func TestFetch(t *testing.T) {
 	}
 }
 
+// TestCursorAcrossArrival: a cursor that stands before the records of a missing segment
+// does not step over them when the segment comes.
+func TestCursorAcrossArrival(t *testing.T) {
+	f := newFixture(t, 0)
+	p := f.create(1)
+	f.publish(batch("a", 10, 0), p)
+	f.seal()
+	f.publish(batch("b", 10, 0), p)
+	f.seal()
+	f.publish(batch("c", 10, 0), p)
+	m := f.seal()
+	id := m.Segments[1].ID
+	bytes := raw(t, f.log, id)
+	if err := errors.Join(f.log.Close(), f.fs.Remove(f.log.path(id))); err != nil {
+		t.Fatal(err)
+	}
+	f = open(t, f.fs, f.wal, 0, m)
+	p = f.log.Partition(1)
+	c := p.Cursor()
+	for range 10 {
+		if _, err := c.Next(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	part, err := f.log.Fetch(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := part.Write(bytes); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(part.Finish(), f.log.Adopt(id)); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		v, err := c.Next()
+		if errors.Is(err, ErrMissing) {
+			continue // as of when the cursor came to its batch; it looks again
+		}
+		if err != nil || v == nil || v.Offset != 10 {
+			t.Fatalf("after 9 comes %+v (%v)", v, err)
+		}
+		return
+	}
+}
+
 // TestFetchAgain: a damaged range of a segment that readers have open is whole after
 // a fetch, and a reader goes on.
 func TestFetchAgain(t *testing.T) {

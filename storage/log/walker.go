@@ -15,12 +15,14 @@ type snapshot struct {
 	runs       []run
 	head       []ref
 	dropped    bool
+	absent     bool // runs may be missing
 }
 
 func (p *Partition) snapshot() snapshot {
+	absent := p.log.absent.Load() > 0 // before: what is missing may come at any time
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return snapshot{p.start.Load(), p.end.Load(), p.runs, p.head, p.dropped.Load()}
+	return snapshot{p.start.Load(), p.end.Load(), p.runs, p.head, p.dropped.Load(), absent}
 }
 
 // walker steps through the batches of a snapshot. It stands on a batch
@@ -57,7 +59,7 @@ func (w *walker) seek(offset int64) error {
 
 // whole guards against stepping over records that are in a missing segment.
 func (w *walker) whole(offset int64) error {
-	if w.p.log.absent.Load() == 0 || !w.done && w.entry.Base <= offset || w.done && offset >= w.end {
+	if !w.absent || !w.done && w.entry.Base <= offset || w.done && offset >= w.end {
 		return nil
 	}
 	gap := &Gap{First: offset, Last: w.end - 1}
