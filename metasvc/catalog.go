@@ -65,6 +65,7 @@ type Catalog struct {
 	cfg   Config
 	store *checkpoint.Store
 	group *raftgroup.Group
+	log   replicator // the same
 	boot  uint64
 	view  atomic.Pointer[view]
 
@@ -82,6 +83,13 @@ type Catalog struct {
 	done chan struct{}
 }
 
+// replicator is what a catalog needs of its Raft group, or of a simulated one.
+type replicator interface {
+	Propose(data []byte, failed func(error))
+	CheckpointMeta(index uint64) (checkpoint.Meta, error)
+	Cut(index uint64) error
+}
+
 // view is the state as of a log index.
 type view struct {
 	state *catalog.State
@@ -96,6 +104,29 @@ type outcome struct {
 // Open starts the catalog: its state as of the newest checkpoint, with the log
 // after it being applied. See WaitReady.
 func Open(cfg Config) (*Catalog, error) {
+	c, start, err := load(cfg)
+	if err != nil {
+		return nil, err
+	}
+	c.group, err = raftgroup.Open(raftgroup.Config{
+		Group: cfg.WAL.Group(CatalogGroup), NodeID: cfg.NodeID, Checkpoints: c.store, Machine: machine{c},
+		Restored:  start.Index,
+		Bootstrap: cfg.Bootstrap,
+		Transport: cfg.Transport, Timing: cfg.Timing,
+		Watch: c.watch, OnFailure: c.fail, Logger: cfg.Logger,
+		KeepBytes: keepBytes, MaxAppendEntries: batch,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("catalog: %w", err)
+	}
+	c.log = c.group
+	go c.checkpoints()
+	return c, nil
+}
+
+// load makes a catalog with the state of its newest checkpoint. It has no log yet, and
+// no goroutine runs.
+func load(cfg Config) (*Catalog, checkpoint.Meta, error) {
 	c := &Catalog{
 		cfg: cfg, waiting: make(map[uint64]chan<- outcome), turned: make(chan struct{}),
 		due: make(chan *view, 1), done: make(chan struct{}),
@@ -105,34 +136,23 @@ func Open(cfg Config) (*Catalog, error) {
 	c.boot = binary.LittleEndian.Uint64(boot[:])
 	var err error
 	if c.store, err = checkpoint.Open(cfg.FS, cfg.Dir); err != nil {
-		return nil, fmt.Errorf("catalog: %w", err)
+		return nil, checkpoint.Meta{}, fmt.Errorf("catalog: %w", err)
 	}
 	start := &view{state: &catalog.State{}}
-	switch meta, payload, err := c.store.Latest(); {
+	meta, payload, err := c.store.Latest()
+	switch {
 	case errors.Is(err, checkpoint.ErrNone):
 	case err != nil:
-		return nil, fmt.Errorf("catalog: %w", err)
+		return nil, meta, fmt.Errorf("catalog: %w", err)
 	default:
 		start.index = meta.Index
 		start.state, err = catalog.Read(payload)
 		if err = errors.Join(err, payload.Close()); err != nil {
-			return nil, fmt.Errorf("catalog: %w", err)
+			return nil, meta, fmt.Errorf("catalog: %w", err)
 		}
 	}
 	c.view.Store(start)
-	c.group, err = raftgroup.Open(raftgroup.Config{
-		Group: cfg.WAL.Group(CatalogGroup), NodeID: cfg.NodeID, Checkpoints: c.store, Machine: machine{c},
-		Restored:  start.index,
-		Bootstrap: cfg.Bootstrap,
-		Transport: cfg.Transport, Timing: cfg.Timing,
-		Watch: c.watch, OnFailure: c.fail, Logger: cfg.Logger,
-		KeepBytes: keepBytes, MaxAppendEntries: batch,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("catalog: %w", err)
-	}
-	go c.checkpoints()
-	return c, nil
+	return c, meta, nil
 }
 
 // State returns the metadata as this node has applied it.
@@ -146,27 +166,35 @@ func (c *Catalog) Revision() uint64 { return c.State().Revision() }
 // CodeUnavailable; CodeUnknown says that it may or may not happen: the command
 // may be repeated.
 func (c *Catalog) Do(ctx context.Context, ops ...catalog.Op) (catalog.Result, error) {
-	result := make(chan outcome, 1)
-	c.mu.Lock()
-	if c.failed != nil {
-		err := c.failed
-		c.mu.Unlock()
+	seq, result, err := c.begin(ops)
+	if err != nil {
 		return catalog.Result{}, err
 	}
-	c.seq++
-	cmd := catalog.Command{ID: catalog.CommandID{Boot: c.boot, Seq: c.seq}, Ops: ops}
-	c.waiting[cmd.ID.Seq] = result
-	c.mu.Unlock()
-	c.group.Propose(cmd.Append(nil), func(err error) { c.settle(cmd.ID.Seq, outcome{err: proposalError(err)}) })
 	select {
 	case o := <-result:
 		return o.res, o.err
 	case <-ctx.Done():
 		c.mu.Lock()
-		delete(c.waiting, cmd.ID.Seq)
+		delete(c.waiting, seq)
 		c.mu.Unlock()
 		return catalog.Result{}, kernel.Errorf(kernel.CodeUnknown, "", "", "the catalog has not answered in time")
 	}
+}
+
+// begin proposes a command. Its outcome comes once, without anybody waiting for it.
+func (c *Catalog) begin(ops []catalog.Op) (seq uint64, _ <-chan outcome, err error) {
+	result := make(chan outcome, 1)
+	c.mu.Lock()
+	if c.failed != nil {
+		defer c.mu.Unlock()
+		return 0, nil, c.failed
+	}
+	c.seq++
+	cmd := catalog.Command{ID: catalog.CommandID{Boot: c.boot, Seq: c.seq}, Ops: ops}
+	c.waiting[cmd.ID.Seq] = result
+	c.mu.Unlock()
+	c.log.Propose(cmd.Append(nil), func(err error) { c.settle(cmd.ID.Seq, outcome{err: proposalError(err)}) })
+	return cmd.ID.Seq, result, nil
 }
 
 func proposalError(err error) error {
@@ -353,12 +381,12 @@ func (c *Catalog) checkpoint(v *view) error {
 	if list := c.store.List(); v.index == 0 || len(list) > 0 && v.index <= list[0].Index {
 		return nil
 	}
-	meta, err := c.group.CheckpointMeta(v.index)
+	meta, err := c.log.CheckpointMeta(v.index)
 	if err != nil {
 		return err
 	}
 	if err := c.store.Write(meta, v.state.Write); err != nil {
 		return err
 	}
-	return c.group.Cut(v.index)
+	return c.log.Cut(v.index)
 }
