@@ -60,6 +60,7 @@ func newTunnels() *tunnels { return &tunnels{list: map[*tunnel]struct{}{}} }
 // open makes a tunnel of a connection, which it closes if it cannot.
 func (all *tunnels) open(c net.Conn) (net.Conn, error) {
 	t := &tunnel{Conn: c, all: all, done: make(chan struct{})}
+	patient(t.socket())
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	if all.closed {
