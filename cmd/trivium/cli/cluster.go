@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -153,9 +152,16 @@ func (s *clusterInfo) led(node string) (n int) {
 
 func (a *app) clusterRebalance() *cobra.Command {
 	cmd := a.verb("rebalance", "Bring the leaderships to where they belong", 0, 0, func(c *client, _ []string) error {
-		var said struct{ Leader string }
-		if err := c.do(http.MethodPost, "cluster/rebalance", nil, &said, nil); err != nil {
+		var raw json.RawMessage
+		if err := c.do(http.MethodPost, "cluster/rebalance", nil, &raw, nil); err != nil {
 			return err
+		}
+		if a.format != "table" {
+			return a.printOne(raw)
+		}
+		var said struct{ Leader string }
+		if err := json.Unmarshal(raw, &said); err != nil {
+			return fmt.Errorf("the answer is not that of a node: %w", err)
 		}
 		fmt.Fprintf(a.out, "node %s leads\n", cell(said.Leader))
 		return nil
@@ -180,8 +186,8 @@ func (a *app) clusterMove() *cobra.Command {
 // hosts takes NODE[=HOST,...] apart.
 func hosts(arg string) (node string, names []string, err error) {
 	node, list, given := strings.Cut(arg, "=")
-	if node == "" || strings.ContainsAny(node, "/\\ ") || node == ".." || node == "." {
-		return "", nil, usage("%q is no NODE[=HOST,...]", arg)
+	if n, err := strconv.ParseInt(node, 10, 32); err != nil || n < 1 || node != strconv.FormatInt(n, 10) {
+		return "", nil, usage("%q is no NODE[=HOST,...]: a node is a number from 1, as in node.id", arg)
 	}
 	for _, h := range strings.Split(list, ",") {
 		if h = strings.TrimSpace(h); h != "" {
@@ -190,9 +196,6 @@ func hosts(arg string) (node string, names []string, err error) {
 	}
 	if given && len(names) == 0 {
 		return "", nil, usage("%q names no host", arg)
-	}
-	if _, err := url.Parse("//" + node); err != nil {
-		return "", nil, usage("%q is no name of a node", node)
 	}
 	return node, names, nil
 }

@@ -61,6 +61,9 @@ func TestClusterCommands(t *testing.T) {
 	if got, _, err := run(t, 200, "", "", "cluster", "move", "x", "2"); err == nil || len(got) > 0 {
 		t.Errorf("a group without number: %+v %v", got, err)
 	}
+	if _, out, err := run(t, 200, `{"leader":"1"}`, "", "cluster", "rebalance", "-o", "json"); err != nil || out != "{\n  \"leader\": \"1\"\n}\n" {
+		t.Errorf("rebalance as JSON: %q %v", out, err)
+	}
 	// It waits for what the node says.
 	if got, _, err := run(t, 200, twoNodes, "", "cluster", "drain", "2", "--wait"); err != nil || len(got) != 2 {
 		t.Errorf("%+v %v", got, err)
@@ -105,7 +108,7 @@ func TestCerts(t *testing.T) {
 	if err := (cluster.TLS{CA: file("ca.pem"), Cert: file("3.pem"), Key: file("3-key.pem")}).Check("3"); err != nil {
 		t.Error(err)
 	}
-	for _, args := range [][]string{{"1"}, {"--out", dir}, {"--out", dir, "a/b"}, {"--out", dir, "4="}, {"--out", dir, "4", "4"}, {"--out", dir, "--days", "0", "4"}} {
+	for _, args := range [][]string{{"1"}, {"--out", dir}, {"--out", dir, "a/b"}, {"--out", dir, "node4"}, {"--out", dir, "04"}, {"--out", dir, "4="}, {"--out", dir, "4", "4"}, {"--out", dir, "--days", "0", "4"}} {
 		if _, err := execute("", append([]string{"cluster", "certs"}, args...)...); !isUsage(err) {
 			t.Errorf("%v: %v", args, err)
 		}

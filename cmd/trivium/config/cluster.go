@@ -56,6 +56,8 @@ func (c *Config) checkCluster(p *problems) {
 	switch files := k.Certificates(); {
 	case files == nil && (wildcard(host) || ip != nil && !ip.IsLoopback()):
 		p.add("cluster.listen", "%s is beyond the loopback: needs cluster.ca, cluster.cert and cluster.key (trivium cluster certs makes them)", k.Listen)
+	case files == nil && beyond(k.Advertise):
+		p.add("cluster.advertise", "%s is beyond the loopback: needs cluster.ca, cluster.cert and cluster.key (trivium cluster certs makes them)", k.Advertise)
 	case files == nil:
 	case k.CA == "" || k.Cert == "" || k.Key == "":
 		p.add("cluster.cert", "cluster.ca, cluster.cert and cluster.key go together")
@@ -64,6 +66,13 @@ func (c *Config) checkCluster(p *problems) {
 			p.add("cluster.cert", "%s", oneLine(err))
 		}
 	}
+}
+
+// beyond reports whether an address is an IP address other than the loopback.
+func beyond(address string) bool {
+	host, _, _ := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return ip != nil && !ip.IsLoopback()
 }
 
 // reachable returns an error if an address names no host and port.

@@ -18,6 +18,7 @@ func TestClusterSettings(t *testing.T) {
 		{"any host", []string{"--join", "0.0.0.0:7420"}, "cluster.join: "},
 		{"advertised badly", []string{"--advertise", "h:0"}, `cluster.advertise: "h:0" has no valid port`},
 		{"beyond the loopback", []string{"--cluster", "10.0.0.1:7420"}, "cluster.listen: 10.0.0.1:7420 is beyond the loopback"},
+		{"advertised beyond the loopback", []string{"--advertise", "10.0.0.1:7420"}, "cluster.advertise: 10.0.0.1:7420 is beyond the loopback"},
 		{"everywhere", []string{"--cluster", ":7420"}, "cluster.listen: :7420 is no address"},
 		{"half a certificate", []string{"--cluster-ca", "x"}, "cluster.cert: cluster.ca"},
 		{"no such files", []string{"--cluster-ca", "x", "--cluster-cert", "y", "--cluster-key", "z"}, "cluster.cert: "},
