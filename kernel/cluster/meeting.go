@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/trivium-mq/trivium/metasvc"
 	"github.com/trivium-mq/trivium/metasvc/catalog"
 	"github.com/trivium-mq/trivium/metasvc/transport"
 )
@@ -134,6 +135,9 @@ func (n *Node) admit(ctx context.Context, c net.Conn, h transport.Hello) error {
 	if err := n.certified(c, h.From.Node); err != nil {
 		return err
 	}
+	if err := named(h.From); err != nil {
+		return err
+	}
 	self := n.Self()
 	switch {
 	case h.From.Raft == self.Raft && h.From.Boot == self.Boot:
@@ -158,6 +162,9 @@ func (n *Node) verify(ctx context.Context, c net.Conn, h transport.Hello, who Id
 	if err := n.certified(c, who.Node); err != nil || refused != nil {
 		return err
 	}
+	if err := named(who); err != nil {
+		return err
+	}
 	self := n.Self()
 	switch {
 	case who.Raft == self.Raft && who.Boot == self.Boot:
@@ -170,6 +177,15 @@ func (n *Node) verify(ctx context.Context, c net.Conn, h transport.Hello, who Id
 		return nil
 	}
 	return n.welcome(ctx, who, h.Kind)
+}
+
+// named returns an error if the Raft name is not one that a node of that id may have. A
+// certificate is for a node id: without this one would do for every member.
+func named(id Identity) error {
+	if id.Node != "" && (id.Raft == id.Node || id.Raft == RaftName(id.Node, id.Incarnation)) {
+		return nil
+	}
+	return &Refusal{Code: transport.CodeOther, Reason: fmt.Sprintf("%.64q is no name of node %.64q in Raft groups", id.Raft, id.Node)}
 }
 
 func strangers(here, there Identity) error {
@@ -219,7 +235,8 @@ func (n *Node) welcome(ctx context.Context, id Identity, kind transport.Kind) er
 }
 
 // belongs returns an error if the catalog knows better who a node is. One that it does
-// not know may be a member: the catalog here may be behind.
+// not know, or only as it was before it was removed and joined anew, may be a member: the
+// catalog here may be behind, unless this node leads it. That a name was removed stays true.
 func (n *Node) belongs(id Identity) error {
 	r := n.replicas.Load()
 	if r == nil {
@@ -230,7 +247,18 @@ func (n *Node) belongs(id Identity) error {
 		return &Refusal{Code: transport.CodeRemoved, Reason: fmt.Sprintf("node %s was removed from the cluster: it can join again with an empty data directory", id.Node)}
 	}
 	if m, ok := s.Node(id.Node); ok && (m.Raft != id.Raft || m.Incarnation != id.Incarnation) {
-		return another(m, id)
+		if leads, _ := r.group(metasvc.CatalogGroup).Raft.Leader(); leads || m.Raft == id.Raft {
+			return another(m, id)
+		}
+	}
+	var taken *Refusal
+	s.Nodes(func(m *catalog.Node) {
+		if m.Raft == id.Raft && m.ID != id.Node {
+			taken = &Refusal{Code: transport.CodeOther, Reason: fmt.Sprintf("%.64q is the name of node %s in Raft groups", id.Raft, m.ID)}
+		}
+	})
+	if taken != nil {
+		return taken
 	}
 	return nil
 }
