@@ -8,8 +8,10 @@ import (
 	"net"
 	"os"
 	"reflect"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -44,7 +46,7 @@ func answer(t *testing.T, trans raft.Transport, resp any) {
 	select {
 	case rpc := <-trans.Consumer():
 		rpc.Respond(resp, nil)
-	case <-time.After(5 * time.Second):
+	case <-time.After(30 * time.Second):
 		t.Error("no call arrives")
 	}
 }
@@ -227,17 +229,23 @@ func FuzzHello(f *testing.F) {
 	})
 }
 
-func TestMemoryCut(t *testing.T) {
+func TestMemoryCut(t *testing.T) { synctest.Test(t, testMemoryCut) }
+
+func testMemoryCut(t *testing.T) {
 	net := NewMemory(100 * time.Millisecond)
 	a, b := net.Join("a"), net.Join("b")
 	call := func() error {
-		go func() {
+		over := make(chan struct{})
+		var answering sync.WaitGroup
+		answering.Go(func() {
 			select {
 			case rpc := <-b.Consumer():
 				rpc.Respond(&raft.RequestVoteResponse{}, nil)
-			case <-time.After(200 * time.Millisecond):
+			case <-over:
 			}
-		}()
+		})
+		defer answering.Wait()
+		defer close(over)
 		return a.RequestVote("b", "b", &raft.RequestVoteRequest{}, &raft.RequestVoteResponse{})
 	}
 	if err := call(); err != nil {

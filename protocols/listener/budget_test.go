@@ -92,29 +92,28 @@ func TestAddressBudget(t *testing.T) {
 	}
 }
 
-// TestHandshakesAreBounded: in time and number, and the others are served.
+// TestHandshakesAreBounded: in number, and the others are served.
 func TestHandshakesAreBounded(t *testing.T) {
 	refused := make(chan error, 8)
 	budget := NewBudget(0)
 	l := listen(t, Options{
 		Proxy: &Proxy{Trusted: loopback, Required: true}, Budgets: []*Budget{budget}, MaxHandshakes: 2,
-		HandshakeTimeout: 100 * time.Millisecond, OnError: func(err error) { refused <- err },
+		OnError: func(err error) { refused <- err },
 	})
-	for range 3 {
-		c := dial(t, l)
+	slow := []net.Conn{dial(t, l), dial(t, l), dial(t, l)}
+	for _, c := range slow {
 		_, _ = io.WriteString(c, "PRO")
 	}
-	reasons := map[error]int{}
-	for range 3 {
-		err := <-refused
-		for _, kind := range []error{ErrHandshakes, ErrHandshake} {
-			if errors.Is(err, kind) {
-				reasons[kind]++
-			}
-		}
+	if err := <-refused; !errors.Is(err, ErrHandshakes) {
+		t.Errorf("refused: %v", err)
 	}
-	if reasons[ErrHandshakes] != 1 || reasons[ErrHandshake] != 2 {
-		t.Errorf("refused: %v", reasons)
+	for _, c := range slow {
+		_ = c.Close()
+	}
+	for range 2 {
+		if err := <-refused; !errors.Is(err, ErrHandshake) {
+			t.Errorf("refused: %v", err)
+		}
 	}
 	c := dial(t, l)
 	_, _ = io.WriteString(c, "PROXY UNKNOWN\r\n")
@@ -130,5 +129,22 @@ func TestHandshakesAreBounded(t *testing.T) {
 	}
 	if budget.Open() != 0 {
 		t.Errorf("%d connections are left", budget.Open())
+	}
+}
+
+// TestHandshakeTakesTooLong: who does not say who he is in time is cut off.
+func TestHandshakeTakesTooLong(t *testing.T) {
+	refused := make(chan error, 8)
+	l := listen(t, Options{
+		Proxy: &Proxy{Trusted: loopback, Required: true}, HandshakeTimeout: 50 * time.Millisecond,
+		OnError: func(err error) { refused <- err },
+	})
+	c := dial(t, l)
+	_, _ = io.WriteString(c, "PRO")
+	if err := <-refused; !errors.Is(err, ErrHandshake) {
+		t.Errorf("refused: %v", err)
+	}
+	if _, err := c.Read(make([]byte, 1)); err == nil {
+		t.Error("it is served")
 	}
 }

@@ -225,7 +225,7 @@ func TestSecuredWriteGoesOn(t *testing.T) {
 	}
 	begin := time.Now()
 	_ = server.Close()
-	if took := time.Since(begin); took > time.Second {
+	if took := time.Since(begin); took > 4*time.Second { // tls.Conn's own limit is five
 		t.Errorf("closing took %v", took)
 	}
 }
