@@ -30,8 +30,9 @@ func (c *Catalog) Export(fsys vfs.FS, dir string) (checkpoint.Meta, error) {
 }
 
 // Isolate makes a node the only member of a stopped catalog with all that its checkpoints
-// and its log hold, committed or not: by a checkpoint of it, which knows of no node. It
-// returns the state, as it was, and the index of the last entry.
+// and its log hold, committed or not. The catalog forgets all nodes; there is a checkpoint of
+// that, so that a start knows none of old. It returns the state as it was, and the index of the
+// last entry in it.
 func Isolate(fsys vfs.FS, dir string, log *wal.Group, nodeID string) (*catalog.State, uint64, error) {
 	state, index, err := isolate(fsys, dir, log, nodeID)
 	if err != nil {
@@ -49,12 +50,9 @@ func isolate(fsys vfs.FS, dir string, log *wal.Group, nodeID string) (*catalog.S
 	if err != nil {
 		return nil, 0, err
 	}
-	index, term, _, err := raftgroup.End(log, newest)
+	last, _, _, err := raftgroup.End(log, newest)
 	if err != nil {
 		return nil, 0, err
-	}
-	if index == 0 {
-		return nil, 0, fmt.Errorf("%w: it holds nothing", raftgroup.ErrCorrupt)
 	}
 	err = raftgroup.Commands(log, newest.Index, func(e raftgroup.Entry) error {
 		cmd, err := catalog.DecodeCommand(e.Data)
@@ -67,8 +65,16 @@ func isolate(fsys vfs.FS, dir string, log *wal.Group, nodeID string) (*catalog.S
 	if err != nil {
 		return nil, 0, err
 	}
-	meta := checkpoint.Meta{Index: index, Term: term, Configuration: raftgroup.SoleConfiguration(nodeID), ConfigurationIndex: index}
-	return state, index, store.Write(meta, state.WithoutNodes().Write)
+	forget := catalog.Command{Ops: []catalog.Op{catalog.ForgetNodes{}}}
+	meta, err := raftgroup.Isolate(log, newest, nodeID, forget.Append(nil))
+	if err != nil {
+		return nil, 0, err
+	}
+	alone, _, err := state.Apply(forget.Ops)
+	if err != nil {
+		return nil, 0, err
+	}
+	return state, last, store.Write(meta, alone.Write)
 }
 
 // readNewest reads the newest checkpoint that is whole; without any the state is empty.

@@ -124,7 +124,7 @@ func (out *Isolation) rewrite(fsys vfs.FS, dir string, file nodeFile, w *wal.WAL
 	if out.Messages, _, _, err = raftgroup.End(w.Group(durablePlacement), data); err != nil {
 		return err
 	}
-	if err := raftgroup.Isolate(w.Group(durablePlacement), data, file.raftID()); err != nil {
+	if _, err := raftgroup.Isolate(w.Group(durablePlacement), data, file.raftID()); err != nil {
 		return err
 	}
 	return cluster.Forget(fsys, dir)

@@ -93,7 +93,7 @@ func readOp(r *codec.Reader) (Op, error) {
 		op = setProducers{r.Int()}
 	case opPutPolicy, opDropPolicy:
 		op = readPolicy(kind, r)
-	case opPutNode, opDropNode, opDrainNode, opPutRemoved, opLeaveNode:
+	case opPutNode, opDropNode, opDrainNode, opPutRemoved, opLeaveNode, opForgetNodes:
 		op = readNode(kind, r)
 	default:
 		if op = readAccess(kind, r); op == nil && r.Err() == nil {

@@ -15,6 +15,7 @@ const (
 	opDrainNode
 	opPutRemoved
 	opLeaveNode
+	opForgetNodes
 )
 
 const (
@@ -64,6 +65,10 @@ type DrainNode struct {
 	Draining bool
 }
 
+// ForgetNodes forgets all members and all that were removed: the catalog is that of another cluster from
+// then on, in which every name is free.
+type ForgetNodes struct{}
+
 // putRemoved restores the memory of a removed node from a snapshot.
 type putRemoved struct{ node RemovedNode }
 
@@ -72,6 +77,8 @@ func (DropNode) kind() opKind   { return opDropNode }
 func (DrainNode) kind() opKind  { return opDrainNode }
 func (LeaveNode) kind() opKind  { return opLeaveNode }
 func (putRemoved) kind() opKind { return opPutRemoved }
+
+func (ForgetNodes) kind() opKind { return opForgetNodes }
 
 func (op PutNode) apply(s *State, _ *Result) error {
 	n := op.Node
@@ -136,6 +143,11 @@ func (op putRemoved) apply(s *State, _ *Result) error {
 	return nil
 }
 
+func (ForgetNodes) apply(s *State, _ *Result) error {
+	s.nodes, s.removed = pmap.Map[*Node]{}, pmap.Map[*RemovedNode]{}
+	return nil
+}
+
 // Node returns a member by its id.
 func (s *State) Node(id string) (*Node, bool) { return s.nodes.Get(id) }
 
@@ -147,14 +159,6 @@ func (s *State) Removed(raft string) bool { return s.removed.Has(raft) }
 
 // RemovedNodes calls fn for the nodes that were removed, by Raft name.
 func (s *State) RemovedNodes(fn func(*RemovedNode)) { s.removed.Each(fn) }
-
-// WithoutNodes is the state without members, and without the memory of removed ones: that
-// of another cluster, in which all names are free.
-func (s *State) WithoutNodes() *State {
-	out := *s
-	out.nodes, out.removed = pmap.Map[*Node]{}, pmap.Map[*RemovedNode]{}
-	return &out
-}
 
 // nodeLen is how many ops putNodes makes.
 func (s *State) nodeLen() int { return s.nodes.Len() + s.removed.Len() }
@@ -183,6 +187,8 @@ func (op DrainNode) append(b []byte) []byte {
 	return codec.AppendFlags(codec.AppendString(b, op.ID), op.Draining)
 }
 
+func (ForgetNodes) append(b []byte) []byte { return b }
+
 func (op putRemoved) append(b []byte) []byte {
 	return codec.AppendUint(appendStrings(b, op.node.ID, op.node.Raft), op.node.Number)
 }
@@ -208,6 +214,8 @@ func readNode(kind opKind, r *codec.Reader) Op {
 		op := DrainNode{ID: r.String()}
 		r.Flags(&op.Draining)
 		return op
+	case opForgetNodes:
+		return ForgetNodes{}
 	case opPutRemoved:
 		return putRemoved{RemovedNode{ID: r.String(), Raft: r.String(), Number: r.Uint()}}
 	}

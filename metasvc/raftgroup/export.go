@@ -75,21 +75,29 @@ func End(log *wal.Group, newest checkpoint.Meta) (index, last, current uint64, e
 }
 
 // Isolate makes a node the only member of a stopped group, with all that its log holds,
-// committed or not, by a configuration at the end of it. The group is in a
-// later term then. newest is the group's newest checkpoint.
-func Isolate(log *wal.Group, newest checkpoint.Meta, nodeID string) error {
+// committed or not: by commands and a configuration at the end of it, in a term of their
+// own. newest is the group's newest checkpoint. It returns what a checkpoint behind these is of.
+func Isolate(log *wal.Group, newest checkpoint.Meta, nodeID string, commands ...[]byte) (checkpoint.Meta, error) {
 	index, _, term, err := End(log, newest)
 	if err != nil {
-		return err
+		return checkpoint.Meta{}, err
 	}
 	if index == 0 {
-		return fmt.Errorf("%w: group %d holds nothing", ErrCorrupt, log.ID())
+		return checkpoint.Meta{}, fmt.Errorf("%w: group %d holds nothing", ErrCorrupt, log.ID())
 	}
 	term++
 	if err := Begin(log, term); err != nil {
-		return err
+		return checkpoint.Meta{}, err
 	}
-	return log.StoreLog(&raft.Log{Index: index + 1, Term: term, Type: raft.LogConfiguration, Data: SoleConfiguration(nodeID)})
+	var entries []*raft.Log
+	for _, data := range commands {
+		index++
+		entries = append(entries, &raft.Log{Index: index, Term: term, Type: raft.LogCommand, Data: data})
+	}
+	index++
+	conf := SoleConfiguration(nodeID)
+	entries = append(entries, &raft.Log{Index: index, Term: term, Type: raft.LogConfiguration, Data: conf})
+	return checkpoint.Meta{Index: index, Term: term, Configuration: conf, ConfigurationIndex: index}, log.StoreLogs(entries)
 }
 
 // Commands calls fn with the commands that the log of a stopped group has after an
