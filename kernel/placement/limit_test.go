@@ -40,11 +40,11 @@ func readySoon(t testing.TB, g *Group, id GroupID, n int64) {
 	}
 }
 
-// comesTrue waits for a condition, at most ten seconds.
+// comesTrue waits for a condition, at most a minute.
 func comesTrue(ok func() bool) bool {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(10 * time.Second); !ok(); <-tick.C {
+	for end := time.Now().Add(time.Minute); !ok(); <-tick.C {
 		if time.Now().After(end) {
 			return false
 		}
@@ -69,7 +69,7 @@ func TestMessageTTL(t *testing.T) {
 		part, id := limitedQueue(t, g, 1, limited(func(l *kernel.Limits) { l.MessageTTL = 300 * time.Millisecond }))
 		begin := time.Now()
 		publish(t, g, g.Targets(part), 0, 10)
-		if ready, _, _ := g.Count(id); ready != 10 {
+		if ready, _, _ := g.Count(id); ready != 10 && time.Since(begin) < 290*time.Millisecond {
 			t.Fatalf("%d ready at once", ready)
 		}
 		readySoon(t, g, id, 0)
@@ -82,24 +82,26 @@ func TestMessageTTL(t *testing.T) {
 	})
 }
 
-// TestMessageTTLIsKept: a record that comes back does not get a new time.
+// TestMessageTTLIsKept: a record that comes back does not get a new time. One whose
+// time has come meanwhile goes, although a member waits for it.
 func TestMessageTTLIsKept(t *testing.T) {
 	both(t, func(t *testing.T, g *Group) {
-		part, id := limitedQueue(t, g, 1, limited(func(l *kernel.Limits) { l.MessageTTL = 400 * time.Millisecond }))
-		m := join(t, g, id, kernel.MemberOptions{Pull: true}, nil)
-		begin := time.Now()
-		publish(t, g, g.Targets(part), 0, 1)
-		if got := take(t, m, 1); len(got) != 1 {
-			t.Fatal("nothing to get")
-		}
-		comesTrue(func() bool { return time.Since(begin) > 300*time.Millisecond })
+		parts, id := queue(t, g, 1, 1, kernel.RetainDay)
+		s := newSink()
+		m := join(t, g, id, kernel.MemberOptions{}, s)
+		m.Credit(2)
+		publish(t, g, g.Targets(parts...), 0, 1)
+		s.wait(t, 1)
+		const ttl = 50 * time.Millisecond
+		must(t, g.SetLimits(soon(t), id, *limited(func(l *kernel.Limits) { l.MessageTTL = ttl }), 2))
+		came := time.Now() // and before
+		comesTrue(func() bool { return time.Since(came) > 2*ttl })
 		m.Settle(kernel.Release, 0, 0, 0)
-		comesTrue(func() bool { return g.Metrics().Expired.Load() > 0 })
-		if d := time.Since(begin); d > 650*time.Millisecond {
-			t.Errorf("it went after %v", d)
-		}
-		if g.Metrics().Expired.Load() != 1 {
+		if !comesTrue(func() bool { return g.Metrics().Expired.Load() > 0 }) {
 			t.Error("it did not expire")
+		}
+		if n := len(s.wait(t, 1)); n != 1 {
+			t.Errorf("handed out %d times", n)
 		}
 	})
 }
@@ -107,12 +109,13 @@ func TestMessageTTLIsKept(t *testing.T) {
 // TestHeldRecordsDoNotExpire: what a member holds is its own.
 func TestHeldRecordsDoNotExpire(t *testing.T) {
 	both(t, func(t *testing.T, g *Group) {
-		part, id := limitedQueue(t, g, 1, limited(func(l *kernel.Limits) { l.MessageTTL = 50 * time.Millisecond }))
+		parts, id := queue(t, g, 1, 1, kernel.RetainDay)
 		m := join(t, g, id, kernel.MemberOptions{Pull: true}, nil)
-		publish(t, g, g.Targets(part), 0, 2)
+		publish(t, g, g.Targets(parts...), 0, 2)
 		if got := take(t, m, 1); !slices.Equal(got, []uint64{0}) {
 			t.Fatalf("got %v", got)
 		}
+		must(t, g.SetLimits(soon(t), id, *limited(func(l *kernel.Limits) { l.MessageTTL = 50 * time.Millisecond }), 2))
 		readySoon(t, g, id, 0)
 		if _, held, _ := g.Count(id); held != 1 || g.Metrics().Expired.Load() != 1 {
 			t.Errorf("%d held, %d expired", held, g.Metrics().Expired.Load())

@@ -80,7 +80,7 @@ func awaitCheckpoint(t *testing.T, g *Group) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for end := time.After(20 * time.Second); g.Metrics().Checkpoints.Load() == 0; {
+	for end := time.After(time.Minute); g.Metrics().Checkpoints.Load() == 0; {
 		select {
 		case <-end:
 			t.Fatal("no checkpoint was written")
