@@ -19,10 +19,6 @@ const (
 	// be admitted or refused.
 	helloTimeout = 5 * time.Second
 
-	// maxNewcomers bounds the connections that have not said it yet. Those of clients
-	// come in crowds.
-	maxNewcomers = 1024
-
 	// These bound the connections that wait to be accepted by a group, or by whoever
 	// serves their kind.
 	groupBacklog  = 16
@@ -72,15 +68,14 @@ type MuxConfig struct {
 type Mux struct {
 	cfg    MuxConfig
 	work   sync.WaitGroup
-	slots  chan struct{}
+	fresh  *newcomers
 	kinds  map[Kind]*queue
 	cancel context.CancelFunc
 	ctx    context.Context
 
-	mu        sync.Mutex
-	groups    map[uint32]*layer
-	newcomers map[net.Conn]struct{}
-	closed    bool
+	mu     sync.Mutex
+	groups map[uint32]*layer
+	closed bool
 }
 
 // ErrClosed is returned after Close.
@@ -101,11 +96,10 @@ func NewMux(cfg MuxConfig) *Mux {
 		cfg.Timeout = 10 * time.Second
 	}
 	m := &Mux{
-		cfg:       cfg,
-		slots:     make(chan struct{}, maxNewcomers),
-		kinds:     map[Kind]*queue{KindRPC: newQueue(cfg.Listener.Addr(), rpcBacklog), KindTunnel: newQueue(cfg.Listener.Addr(), tunnelBacklog)},
-		groups:    map[uint32]*layer{},
-		newcomers: map[net.Conn]struct{}{},
+		cfg:    cfg,
+		fresh:  newNewcomers(maxNewcomers),
+		kinds:  map[Kind]*queue{KindRPC: newQueue(cfg.Listener.Addr(), rpcBacklog), KindTunnel: newQueue(cfg.Listener.Addr(), tunnelBacklog)},
+		groups: map[uint32]*layer{},
 	}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
 	m.work.Go(m.accept)
@@ -174,31 +168,18 @@ func (m *Mux) accept() {
 			}
 			continue
 		}
-		select {
-		case m.slots <- struct{}{}:
-		default:
-			_ = c.Close() // too many that say nothing
+		if !m.fresh.add(c) {
+			_ = c.Close() // too many of which nobody has got anywhere, or the end
 			continue
 		}
-		m.mu.Lock()
-		if m.closed {
-			m.mu.Unlock()
-			_ = c.Close()
-			return
-		}
-		m.newcomers[c] = struct{}{}
 		m.work.Go(func() { m.welcome(c) })
-		m.mu.Unlock()
 	}
 }
 
 // welcome finds out whom a connection is for.
 func (m *Mux) welcome(c net.Conn) {
 	err := m.assign(c)
-	m.mu.Lock()
-	delete(m.newcomers, c)
-	m.mu.Unlock()
-	<-m.slots
+	m.fresh.remove(c)
 	if err != nil {
 		_ = c.Close()
 		m.cfg.Logger.Debug().Err(err).Stringer("peer", c.RemoteAddr()).Msg("connection refused")
@@ -212,12 +193,12 @@ func (m *Mux) assign(c net.Conn) error {
 		return err
 	}
 	if h, ok := c.(interface{ HandshakeContext(context.Context) error }); ok {
-		if err := h.HandshakeContext(ctx); err != nil {
+		if err := errors.Join(h.HandshakeContext(ctx), m.fresh.proved(c)); err != nil {
 			return err
 		}
 	}
 	h, err := readHello(c)
-	if err != nil {
+	if err := errors.Join(err, m.fresh.proved(c)); err != nil {
 		return err
 	}
 	take, refused := m.taker(h)
@@ -300,9 +281,6 @@ func (m *Mux) Close() error {
 		return ErrClosed
 	}
 	m.closed = true
-	for c := range m.newcomers {
-		_ = c.Close()
-	}
 	layers := make([]*layer, 0, len(m.groups))
 	for _, l := range m.groups {
 		layers = append(layers, l)
@@ -310,6 +288,7 @@ func (m *Mux) Close() error {
 	m.mu.Unlock()
 	m.cancel()
 	err := m.cfg.Listener.Close()
+	m.fresh.close()
 	for _, l := range layers {
 		_ = l.trans.Close() // closes l
 	}
