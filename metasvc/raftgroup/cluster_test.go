@@ -94,7 +94,7 @@ func TestStaleTail(t *testing.T) {
 func TestTransferAndMembers(t *testing.T) {
 	c := newCluster(t, nodeOptions{})
 	lead := c.leader(t, 0, 1, 2)
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := c.nodes[lead].group.TransferLeadership(ctx); err != nil {
 		t.Fatal(err)

@@ -88,7 +88,7 @@ func TestLeaseEnds(t *testing.T) {
 	c.net.Rejoin(c.nodes[lead].id)
 	g = c.nodes[next].group
 	await(t, "a lease of the new leader", func() bool { return held(g) })
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	await(t, "a transfer", func() bool {
 		return c.nodes[next].group.TransferLeadershipTo(ctx, c.nodes[lead].id) == nil
@@ -141,7 +141,7 @@ func await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(15 * time.Second)
+	deadline := time.After(patience)
 	for !ok() {
 		select {
 		case <-tick.C:

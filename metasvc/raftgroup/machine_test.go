@@ -91,13 +91,13 @@ func (m *tally) Restore(meta checkpoint.Meta, r io.Reader) error {
 // waitFor waits until the condition holds.
 func (m *tally) waitFor(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	timer := time.AfterFunc(15*time.Second, m.cond.Broadcast)
+	timer := time.AfterFunc(patience, m.cond.Broadcast)
 	defer timer.Stop()
 	start := time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for !cond() {
-		if time.Since(start) >= 15*time.Second {
+		if time.Since(start) >= patience {
 			t.Fatalf("waiting for %s: index %d count %d", what, m.index, m.count)
 		}
 		m.cond.Wait()
@@ -109,6 +109,9 @@ func (m *tally) state() (index, count, sum uint64) {
 	defer m.mu.Unlock()
 	return m.index, m.count, m.sum
 }
+
+// patience is for what must come; nothing waits for all of it unless a test fails.
+const patience = time.Minute
 
 // node is one member with its disk.
 type node struct {
@@ -197,7 +200,7 @@ func (n *node) waitLeader(t testing.TB) Leadership {
 			if l.Leader {
 				return l
 			}
-		case <-time.After(15 * time.Second):
+		case <-time.After(patience):
 			t.Fatalf("%s does not lead: %+v", n.id, n.group.Stats())
 		}
 	}
@@ -280,7 +283,7 @@ func (c *cluster) start(t testing.TB, i int, fs vfs.FS) {
 // leader waits for one of the given nodes to lead.
 func (c *cluster) leader(t testing.TB, among ...int) int {
 	t.Helper()
-	deadline := time.After(15 * time.Second)
+	deadline := time.After(patience)
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
