@@ -291,6 +291,9 @@ func (n *Node) drains(g *Group) bool {
 // giveAway hands a leadership to the best of the other voters.
 func (n *Node) giveAway(ctx context.Context, g *Group, m *mark) error {
 	heirs := n.heirs(g, m)
+	if len(heirs) == 0 { // under load nobody is seen to be there: Raft waits until one is, or says no
+		heirs = n.heirs(g, nil)
+	}
 	if len(heirs) == 0 {
 		return errors.New("no other node that votes can take the leadership over")
 	}
