@@ -127,10 +127,11 @@ func (g *Gate) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return g.cfg.Forward(ctx, c.Conn)
 }
 
-// forwarded notes that another node has let the client in.
+// forwarded notes that another node has let the client in. OPTIONS is answered to
+// anybody, whatever he shows.
 func forwarded(r *http.Response) error {
 	c, ok := r.Request.Context().Value(callerKey{}).(*caller)
-	if ok && r.StatusCode < http.StatusBadRequest && r.Request.Header.Get("Authorization") != "" {
+	if ok && r.StatusCode < http.StatusMultipleChoices && r.Request.Method != http.MethodOptions && r.Request.Header.Get("Authorization") != "" {
 		c.loggedIn()
 	}
 	return nil

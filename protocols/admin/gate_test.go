@@ -95,3 +95,34 @@ func TestGateForwards(t *testing.T) {
 		t.Errorf("nobody serves: %d %s", status, body)
 	}
 }
+
+// TestForwardedStrangersStayStrangers: what another node answers to anybody makes nobody
+// known here.
+func TestForwardedStrangersStayStrangers(t *testing.T) {
+	for _, one := range []struct {
+		method, authorization string
+		status                int
+		known                 bool
+	}{
+		{http.MethodGet, "Basic x", http.StatusOK, true},
+		{http.MethodPut, "Basic x", http.StatusCreated, true},
+		{http.MethodGet, "", http.StatusOK, false},
+		{http.MethodGet, "Basic x", http.StatusUnauthorized, false},
+		{http.MethodGet, "Basic x", http.StatusTemporaryRedirect, false},
+		{http.MethodOptions, "Basic x", http.StatusOK, false},
+	} {
+		here, there := net.Pipe()
+		c := &caller{Conn: here}
+		r, err := http.NewRequestWithContext(withCaller(t.Context(), c), one.method, "/api/overview", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if one.authorization != "" {
+			r.Header.Set("Authorization", one.authorization)
+		}
+		if err := forwarded(&http.Response{StatusCode: one.status, Request: r}); err != nil || c.known.Load() != one.known {
+			t.Errorf("%+v: known %v, %v", one, c.known.Load(), err)
+		}
+		_ = errors.Join(here.Close(), there.Close())
+	}
+}
