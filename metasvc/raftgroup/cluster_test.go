@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -17,7 +18,9 @@ import (
 
 // TestLaggingFollower: a follower that was away for longer than the log reaches
 // back gets a checkpoint, and then goes on from the log.
-func TestLaggingFollower(t *testing.T) {
+func TestLaggingFollower(t *testing.T) { synctest.Test(t, testLaggingFollower) }
+
+func testLaggingFollower(t *testing.T) {
 	c := newCluster(t, nodeOptions{keep: 1, fileSize: 32 << 10})
 	lead := c.leader(t, 0, 1, 2)
 	away, other := (lead+1)%3, (lead+2)%3
@@ -53,7 +56,9 @@ func TestLaggingFollower(t *testing.T) {
 
 // TestStaleTail is the livelock of hashicorp/raft #697: a follower with a tail
 // of its own that was never committed gets a checkpoint inside that tail.
-func TestStaleTail(t *testing.T) {
+func TestStaleTail(t *testing.T) { synctest.Test(t, testStaleTail) }
+
+func testStaleTail(t *testing.T) {
 	c := newCluster(t, nodeOptions{keep: 1, fileSize: 32 << 10})
 	old := c.leader(t, 0, 1, 2)
 	c.nodes[old].propose(t, "common", 20, 100)
@@ -91,7 +96,9 @@ func TestStaleTail(t *testing.T) {
 	}
 }
 
-func TestTransferAndMembers(t *testing.T) {
+func TestTransferAndMembers(t *testing.T) { synctest.Test(t, testTransferAndMembers) }
+
+func testTransferAndMembers(t *testing.T) {
 	c := newCluster(t, nodeOptions{})
 	lead := c.leader(t, 0, 1, 2)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -123,7 +130,9 @@ func TestTransferAndMembers(t *testing.T) {
 }
 
 // TestCloseWithoutMajority: what is on its way gets an outcome.
-func TestCloseWithoutMajority(t *testing.T) {
+func TestCloseWithoutMajority(t *testing.T) { synctest.Test(t, testCloseWithoutMajority) }
+
+func testCloseWithoutMajority(t *testing.T) {
 	c := newCluster(t, nodeOptions{})
 	lead := c.leader(t, 0, 1, 2)
 	c.net.Isolate(c.nodes[lead].id)

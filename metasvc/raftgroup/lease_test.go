@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -73,7 +74,9 @@ func TestLease(t *testing.T) {
 
 // TestLeaseEnds: the lease of a leader that is cut off ends before another one can
 // be elected, and there is none after a transfer.
-func TestLeaseEnds(t *testing.T) {
+func TestLeaseEnds(t *testing.T) { synctest.Test(t, testLeaseEnds) }
+
+func testLeaseEnds(t *testing.T) {
 	c := newCluster(t, nodeOptions{})
 	lead := c.leader(t, 0, 1, 2)
 	g := c.nodes[lead].group
