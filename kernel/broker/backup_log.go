@@ -68,11 +68,19 @@ func (b *backup) tail(w *wal.WAL, data *placement.Backup) error {
 }
 
 // barrier returns an index of a group's log at or before which everything is that was
-// confirmed before the call.
+// confirmed before the call, wherever the group is led.
 func (n *Node) barrier(ctx context.Context, group uint32) (uint64, error) {
-	if group == durablePlacement {
+	switch {
+	case n.cluster != nil:
+		return n.cluster.Barrier(ctx, group)
+	case group == durablePlacement:
 		return n.durable.Seal(ctx)
+	default:
+		return n.catalogBarrier(ctx)
 	}
+}
+
+func (n *Node) catalogBarrier(ctx context.Context) (uint64, error) {
 	g := n.catalog.Raft()
 	if err := g.VerifyLeader(ctx); err != nil {
 		return 0, kernel.Errorf(kernel.CodeUnavailable, "", "", "the catalog has no leader here: %v", err)

@@ -211,10 +211,10 @@ func (n *Node) attach() {
 		return
 	}
 	n.cluster.Attach(cluster.Replicas{Catalog: n.catalog, Groups: []cluster.Group{
-		{ID: metasvc.CatalogGroup, Raft: n.catalog.Raft()},
+		{ID: metasvc.CatalogGroup, Raft: n.catalog.Raft(), Barrier: n.catalogBarrier},
 		{ID: durablePlacement, Raft: n.durable.Raft(), Whole: n.durable.Whole, Segment: func(id uint64) (cluster.Segment, int64, error) {
 			return n.durable.OpenSegment(id)
-		}, HandOver: n.handOverTo},
+		}, Barrier: n.durable.Seal, HandOver: n.handOverTo},
 	}})
 	n.aligner.Go(n.align)
 }

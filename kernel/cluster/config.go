@@ -68,6 +68,9 @@ type Group struct {
 	// Segment opens a segment, of the returned size in bytes, which stays while it is
 	// open; nil = there are none.
 	Segment func(id uint64) (Segment, int64, error)
+	// Barrier returns, while this node leads, an index behind which nothing is that has
+	// been confirmed before; nil = nobody asks for it.
+	Barrier func(ctx context.Context) (uint64, error)
 	// HandOver passes the leadership that this node has on to another one, after what it
 	// does with it has come to an end; nil = it is passed on as it is.
 	HandOver func(ctx context.Context, to string) error

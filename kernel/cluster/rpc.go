@@ -137,6 +137,7 @@ func serveRPC(n *Node, l net.Listener) *rpcServer {
 		HandlerType: (*any)(nil),
 		Methods: []grpc.MethodDesc{
 			method(n, "Meet", n.answerMeet), method(n, "Join", n.answerJoin), method(n, "Operate", n.answerOperate),
+			method(n, "Barrier", n.answerBarrier),
 		},
 		Streams: []grpc.StreamDesc{{StreamName: "Segment", ServerStreams: true, Handler: func(_ any, s grpc.ServerStream) error { return n.answerSegment(s) }}},
 	}, n)
