@@ -14,7 +14,7 @@ import (
 // acceptCarried takes the connections that other nodes carry here, until the node
 // stops.
 func (n *node) acceptCarried() {
-	web := newQueue(n.webAddress())
+	web := newQueue(n.address("http"))
 	defer web.Close()
 	var welcomes sync.WaitGroup
 	defer welcomes.Wait()
@@ -35,9 +35,10 @@ func (n *node) acceptCarried() {
 	}
 }
 
-func (n *node) webAddress() net.Addr {
+// address is where this node listens for a protocol, if it does.
+func (n *node) address(protocol string) net.Addr {
 	for _, f := range n.fronts {
-		if f.Protocol == "http" {
+		if f.Protocol == protocol {
 			return f.l.Addr()
 		}
 	}

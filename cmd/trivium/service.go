@@ -6,6 +6,8 @@ import (
 	"net"
 	"sync"
 
+	"github.com/rs/zerolog"
+
 	"github.com/trivium-mq/trivium/kernel/broker"
 	"github.com/trivium-mq/trivium/protocols/admin"
 )
@@ -22,31 +24,33 @@ type service struct {
 	ended   chan struct{} // closed when all of it has ended
 }
 
-// newService starts the servers on a broker.
+// protocols are those whose connections a service takes.
+var protocols = []string{"amqp", "mqtt", "kafka"}
+
+// newService starts the servers on a broker: also of protocols for which this node has
+// no listener, as other nodes may have one.
 func (n *node) newService(b *broker.Broker) (*service, error) {
+	log := func(protocol string) zerolog.Logger { return n.log.With().Str("listener", protocol).Logger() }
 	s := &service{
-		broker: b, servers: map[string]frontEnd{}, queues: map[string]*queue{}, carried: map[string]*queue{}, ended: make(chan struct{}),
+		broker: b, servers: map[string]frontEnd{}, queues: map[string]*queue{}, carried: map[string]*queue{},
+		admin: n.newAdmin(b, log("http")), ended: make(chan struct{}),
+	}
+	for _, protocol := range protocols {
+		server, err := n.newServer(b, protocol, log(protocol))
+		if err != nil {
+			return nil, usageError{err}
+		}
+		s.servers[protocol] = server
+	}
+	for protocol, server := range s.servers {
+		s.carried[protocol] = newQueue(n.address(protocol))
+		n.serve(s, protocol, server, s.carried[protocol])
 	}
 	for _, f := range n.fronts {
-		log := n.log.With().Str("listener", f.Protocol).Logger()
-		if f.Protocol == "http" {
-			if s.admin == nil {
-				s.admin = n.newAdmin(b, log)
-			}
-			continue
+		if server := s.servers[f.Protocol]; server != nil {
+			s.queues[f.Name] = newQueue(f.l.Addr())
+			n.serve(s, f.Name, server, s.queues[f.Name])
 		}
-		server := s.servers[f.Protocol]
-		if server == nil {
-			var err error
-			if server, err = n.newServer(b, f.Protocol, log); err != nil {
-				return nil, usageError{err}
-			}
-			s.servers[f.Protocol] = server
-			s.carried[f.Protocol] = newQueue(f.l.Addr())
-			n.serve(s, f.Name, server, s.carried[f.Protocol])
-		}
-		s.queues[f.Name] = newQueue(f.l.Addr())
-		n.serve(s, f.Name, server, s.queues[f.Name])
 	}
 	return s, nil
 }

@@ -88,3 +88,27 @@ func TestEndedConnectionsLeave(t *testing.T) {
 		}
 	}
 }
+
+// TestListenersOff: a node without listeners serves the clients of those that have some.
+func TestListenersOff(t *testing.T) {
+	c := harness.StartCluster(t, harness.ClusterConfig{Nodes: 3})
+	quiet, edge := c.Nodes[2], c.Nodes[0]
+	_, err := quiet.Stop()
+	harness.Must(t, err)
+	quiet.AMQP, quiet.MQTT, quiet.Kafka = "off", "off", "off"
+	harness.Must(t, quiet.Run())
+	harness.Must(t, c.Whole(healed))
+	harness.Must(t, quiet.Lead())
+	for _, client := range []struct{ addr, hello string }{
+		{edge.AMQP, "AMQP\x00\x00\x09\x01"},
+		{edge.MQTT, connectPacket("one")},
+		{edge.Kafka, "\x00\x00\x00\x0a\x00\x12\x00\x00\x00\x00\x00\x01\xff\xff"}, // ApiVersions
+	} {
+		if _, err := io.ReadFull(dialRaw(t, client.addr, client.hello), make([]byte, 4)); err != nil {
+			t.Errorf("%q: %v", client.hello, err)
+		}
+	}
+	if leader, err := c.Leader(healed); err != nil || leader != quiet {
+		t.Errorf("the node without listeners does not serve: %v", err)
+	}
+}
