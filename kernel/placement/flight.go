@@ -44,11 +44,12 @@ type flight struct {
 	giveUp  int64
 
 	// Set when it is resolved.
-	err     error // of everything in it
-	results []batchResult
-	answers []commandResult
-	keyed   [][]byte // keyed writes to be made before the answers go out
-	index   uint64   // log index of the entry
+	err      error // of everything in it
+	outdated bool  // commands in it were not done
+	results  []batchResult
+	answers  []commandResult
+	keyed    [][]byte // keyed writes to be made before the answers go out
+	index    uint64   // log index of the entry
 }
 
 // result returns the outcome of one publish.
@@ -56,7 +57,11 @@ func (f *flight) result(p *pending) kernel.Result {
 	if f.err != nil {
 		return kernel.Result{Offset: -1, Err: f.err}
 	}
-	if int(p.batch) >= len(f.results) {
+	switch {
+	case int(p.batch) < len(f.results):
+	case f.outdated:
+		return kernel.Result{Offset: -1, Err: errUnknown}
+	default:
 		return kernel.Result{Offset: -1}
 	}
 	r := f.results[p.batch]

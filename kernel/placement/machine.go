@@ -171,6 +171,10 @@ func (m *machine) applySection(s *section) error {
 			m.tell(p.topic.shard, event{kind: evTrimmed, part: p, n: p.log.Start()})
 		}
 	case sectionCommand:
+		if m.outdated(s.body) {
+			m.answer(commandResult{})
+			return nil
+		}
 		return m.applyCommand(s.body)
 	}
 	return nil

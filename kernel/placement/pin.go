@@ -57,6 +57,20 @@ func (m *machine) applyPins(d *decoder) {
 	}
 }
 
+// outdated says whether a command is what the client of a session has said under another
+// leadership, as the settlements in its entry: it came to the log after that was over,
+// and others may have been handed the record since. Who waits is told that the outcome is
+// unknown, along with all that are told nothing else in the entry.
+func (m *machine) outdated(command []byte) bool {
+	if m.reader.term == m.entry.Term || len(command) == 0 || command[0] != cmdPins && command[0] != cmdRelease {
+		return false
+	}
+	if m.flight != nil {
+		m.flight.outdated = true
+	}
+	return true
+}
+
 func (m *machine) applyPin(session string, d *decoder) {
 	op, id := d.byte(), d.pinID()
 	l := m.ledgers[session]

@@ -87,43 +87,48 @@ func (s *wmember) Ended(error) { s.ended = true }
 
 // Deliver checks what is handed out.
 func (s *wmember) Deliver(batch []kernel.Delivery) {
-	w, g := s.w, s.group
-	term := s.sh.topic.shard.term
 	if s.m != nil && s.life == nil {
-		w.failf("group %d: a member that has left gets records", g.id)
+		s.w.failf("group %d: a member that has left gets records", s.group.id)
 	}
-	for _, d := range batch {
-		at := place{s.sh.topic.part(d.Partition).id, d.Offset}
-		w.seen.delivered++
-		w.note(int(g.id), int(at.part), int(d.Offset), int(d.Acquired))
-		other := g.held[at]
-		said := g.said[at]
-		switch {
-		case w.truth.content[at] != numberOf(d.Record):
-			w.failf("partition %d: offset %d is handed out as %d, it is %d", at.part, at.offset, numberOf(d.Record), w.truth.content[at])
-		case g.handed[at] > term:
-			w.failf("group %d, partition %d: offset %d is handed out by the leader of %d after that of %d", g.id, at.part, at.offset, term, g.handed[at])
-		case other != nil && g.handed[at] == term:
-			w.failf("group %d, partition %d: offset %d is handed out to two members", g.id, at.part, at.offset)
-		case g.settled[at] != 0:
-			w.failf("group %d, partition %d: offset %d is handed out in term %d and was settled at %d", g.id, at.part, at.offset, term, g.settled[at])
-		case slices.ContainsFunc(said, func(x wordlet) bool { return x.term == term && x.outcome != kernel.Release }):
-			w.failf("group %d, partition %d: offset %d is handed out again after it was settled", g.id, at.part, at.offset)
-		case g.delivered[at] && !d.Redelivered:
-			w.failf("group %d, partition %d: offset %d comes again and is not marked", g.id, at.part, at.offset)
-		}
-		if slices.ContainsFunc(said, func(x wordlet) bool { return x.outcome == kernel.Accept }) {
-			w.seen.pairs++ // it was accepted under another leader, in vain
-		}
-		g.delivered[at], g.handed[at] = true, term
+	for i := range batch {
+		at := s.group.handOut(s.w, s.sh, &batch[i])
+		s.term = s.group.handed[at]
 		if s.auto {
-			g.say(at, term, kernel.Accept)
+			s.group.say(at, s.term, kernel.Accept)
 			continue
 		}
-		g.held[at] = s
-		s.term = term
+		s.group.held[at] = s
 		s.held = append(s.held, at)
 	}
+}
+
+// handOut checks a record that is handed out, and takes note of it.
+func (g *wgroup) handOut(w *world, sh *share, d *kernel.Delivery) place {
+	term := sh.topic.shard.term
+	at := place{sh.topic.part(d.Partition).id, d.Offset}
+	w.seen.delivered++
+	w.note(int(g.id), int(at.part), int(d.Offset), int(d.Acquired))
+	said := g.said[at]
+	w.truth.is(at, numberOf(d.Record))
+	switch {
+	case g.handed[at] > term:
+		w.failf("group %d, partition %d: offset %d is handed out by the leader of %d after that of %d", g.id, at.part, at.offset, term, g.handed[at])
+	case g.held[at] != nil && g.handed[at] == term:
+		w.failf("group %d, partition %d: offset %d is handed out to two members", g.id, at.part, at.offset)
+	case g.settled[at] != 0:
+		w.failf("group %d, partition %d: offset %d is handed out in term %d and was settled at %d", g.id, at.part, at.offset, term, g.settled[at])
+	case g.pinned[at]:
+		w.failf("group %d, partition %d: offset %d is handed out, and pinned", g.id, at.part, at.offset)
+	case slices.ContainsFunc(said, func(x wordlet) bool { return x.term == term && x.outcome != kernel.Release }):
+		w.failf("group %d, partition %d: offset %d is handed out again after it was settled", g.id, at.part, at.offset)
+	case g.delivered[at] && !d.Redelivered:
+		w.failf("group %d, partition %d: offset %d comes again and is not marked", g.id, at.part, at.offset)
+	}
+	if slices.ContainsFunc(said, func(x wordlet) bool { return x.outcome == kernel.Accept }) {
+		w.seen.pairs++ // it was accepted under another leader, in vain
+	}
+	g.delivered[at], g.handed[at] = true, term
+	return at
 }
 
 func (g *wgroup) say(at place, term uint64, o kernel.Outcome) {

@@ -116,6 +116,14 @@ func (w *world) make(l *wlife) bool {
 			t.addGroup(GroupID(ids[0]), spec.Topic, k == 0, i == simLimited)
 		}
 	}
+	ids = do(createPartitionsCommand(topicN(91), []PartitionSpec{{Retention: kernel.RetainDay}}, 1))
+	group := do(createGroupCommand(GroupSpec{Address: kernel.QueueAddress("/", "pinned"), Topic: topicN(91), Owner: true, FromStart: true}, 1))
+	if len(ids) == 0 || len(group) == 0 {
+		return false
+	}
+	t.parts = append(t.parts, PartitionID(ids[0]))
+	t.addGroup(GroupID(group[0]), topicN(91), true, false)
+	w.clients = append(w.clients, &wpinner{wconn: wconn{w: w}, g: t.byID[GroupID(group[0])]})
 	return w.err == nil
 }
 

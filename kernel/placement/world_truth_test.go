@@ -54,12 +54,12 @@ type wgroup struct {
 	owner, dying bool
 	topic        kernel.TopicID
 	delivered    map[place]bool
-	handed       map[place]uint64     // the highest term of a leader who has handed it out
-	held         map[place]*wmember   // in that term
-	said         map[place][]wordlet  // what members have said of it
-	settled      map[place]uint64     // index of the entry that settled it
-	purged       map[uint64]bool      // terms
-	sequence     map[PartitionID]bool // unused partitions are not there
+	handed       map[place]uint64    // the highest term of a leader who has handed it out
+	held         map[place]client    // in that term
+	pinned       map[place]bool      // to a session: nobody else gets it
+	said         map[place][]wordlet // what members have said of it
+	settled      map[place]uint64    // index of the entry that settled it
+	purged       map[uint64]bool     // terms
 }
 
 // wordlet is an outcome that a member has given, in the term of its leader.
@@ -74,7 +74,7 @@ func (t *truth) init(w *world) {
 }
 
 func (t *truth) addGroup(id GroupID, topic kernel.TopicID, owner, dying bool) {
-	g := &wgroup{id: id, topic: topic, owner: owner, dying: dying, delivered: map[place]bool{}, handed: map[place]uint64{}, held: map[place]*wmember{},
+	g := &wgroup{id: id, topic: topic, owner: owner, dying: dying, delivered: map[place]bool{}, handed: map[place]uint64{}, held: map[place]client{}, pinned: map[place]bool{},
 		said: map[place][]wordlet{}, settled: map[place]uint64{}, purged: map[uint64]bool{}}
 	t.groups, t.byID[id] = append(t.groups, g), g
 }
@@ -210,14 +210,18 @@ func (t *truth) observe(n *wlife) {
 				break // some segments are missing, or the power is
 			}
 			at := place{id, v.Offset}
-			token := numberOf(v)
-			if old, ok := t.content[at]; ok && old != token {
-				t.w.failf("partition %d: offset %d is record %d, and %d at node %d", id, v.Offset, old, token, n.i)
-			}
-			t.content[at] = token
+			t.is(at, numberOf(v))
 			n.known[id] = v.Offset + 1
 		}
 	}
+}
+
+// is takes note of which record is at an offset, for ever.
+func (t *truth) is(at place, token uint64) {
+	if old, ok := t.content[at]; ok && old != token {
+		t.w.failf("partition %d: offset %d is record %d, and %d", at.part, at.offset, old, token)
+	}
+	t.content[at] = token
 }
 
 func (t *truth) newSent(parts ...PartitionID) *wsent {
@@ -248,8 +252,8 @@ func (a *attempt) Completed(_ uint64, res kernel.Result) {
 		if !a.t.tokens[a.s.token] {
 			w.failf("record %d is confirmed and not committed", a.s.token)
 		}
-		if at := (place{a.s.parts[0], res.Offset}); res.Offset >= 0 && a.t.content[at] != a.s.token {
-			w.failf("record %d is confirmed at %d, where %d is", a.s.token, res.Offset, a.t.content[at])
+		if res.Offset >= 0 {
+			a.t.is(place{a.s.parts[0], res.Offset}, a.s.token)
 		}
 	case code == kernel.CodeUnknown:
 		w.seen.unknown++
