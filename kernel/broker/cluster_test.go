@@ -92,7 +92,7 @@ func freePort(t *testing.T) string {
 // whoServes waits until one of the nodes serves, and all of so many vote.
 func whoServes(t *testing.T, peers []*peer, voting int) (*peer, *Broker) {
 	t.Helper()
-	limit := time.Now().Add(3 * patience)
+	limit := time.Now().Add(patience)
 	for time.Now().Before(limit) {
 		for _, p := range peers {
 			if b := p.serving(); b != nil && voters(p.durable.Raft()) == voting && voters(p.catalog.Raft()) == voting {
@@ -160,7 +160,7 @@ func TestAnotherNodeServes(t *testing.T) {
 // caughtUp waits until a node has applied what the one that serves has.
 func caughtUp(t *testing.T, p *peer, b *Broker) {
 	t.Helper()
-	limit := time.Now().Add(3 * patience)
+	limit := time.Now().Add(patience)
 	for want := b.durable.Raft().AppliedIndex(); p.durable.Raft().AppliedIndex() < want; {
 		if time.Now().After(limit) {
 			t.Fatalf("applied %d of %d", p.durable.Raft().AppliedIndex(), want)

@@ -30,7 +30,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-const patience = 10 * time.Second
+// patience is for what must come; nothing waits for all of it unless a test fails.
+const patience = time.Minute
 
 var loopback = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 40000}
 
@@ -237,14 +238,14 @@ func (in *inbox) wait(t testing.TB, n int) []string {
 		in.mu.Unlock()
 		if len(got) >= n {
 			if len(got) > n {
-				t.Fatalf("got %q, want %d", got, n)
+				t.Fatalf("got %d: %.20q, want %d", len(got), got, n)
 			}
 			return got
 		}
 		select {
 		case <-in.wake:
 		case <-limit:
-			t.Fatalf("got %q, want %d", got, n)
+			t.Fatalf("got %d: %.20q, want %d", len(got), got, n)
 		}
 	}
 }
