@@ -215,8 +215,8 @@ func (n *Node) reach(ctx context.Context, id Identity) error {
 }
 
 // Announce tells the others that this member is back, and where. An error is a
-// [*Refusal]: it is none any more, or another process is it. Those who cannot be
-// reached say nothing against it; they are told later.
+// [*Refusal]: it is none any more, another process is it, or all seeds are of another
+// cluster. Those who cannot be reached say nothing against it; they are told later.
 func (n *Node) Announce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, announceTime)
 	defer cancel()
@@ -235,16 +235,32 @@ func (n *Node) Announce(ctx context.Context) error {
 			err := n.exchange(ctx, t.raft, t.address)
 			r, ok := errors.AsType[*Refusal](err)
 			if !ok || !(expelled(r) && r.From != "") && !(Final(r) && t.raft == "") {
-				err = nil // strangers at an address of old are none of our business; at that of a seed they are
+				err = nil // strangers at an address of old are none of our business; at that of a seed they may be
 			}
 			answers <- err
 		})
 	}
 	var refused error
+	var strange []error
 	for range targets {
-		if err := <-answers; err != nil {
+		err := <-answers
+		if r, _ := errors.AsType[*Refusal](err); r != nil && r.Code == transport.CodeCluster {
+			strange = append(strange, err)
+		} else if err != nil {
 			refused = err
 		}
+	}
+	return n.foreign(refused, strange, len(seeds))
+}
+
+// foreign decides about seeds of another cluster. One of several may have lost its disk
+// and founded a cluster of its own: the others must not stay away because of it.
+func (n *Node) foreign(refused error, strange []error, seeds int) error {
+	if refused == nil && len(strange) > 0 && len(strange) == seeds {
+		return strange[0]
+	}
+	for _, err := range strange {
+		n.log.Error().Err(err).Msg("a node of cluster.join is of another cluster, as one is that has founded anew with an empty directory: stop it, and find out which data is right")
 	}
 	return refused
 }
