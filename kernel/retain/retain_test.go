@@ -262,7 +262,7 @@ func TestAMillionTopics(t *testing.T) {
 		}
 		took := time.Since(begin)
 		t.Logf("%-12s %7d found in %v", c.filter, got, took)
-		if got != c.want || took > time.Second {
+		if got != c.want || took > 20*time.Second { // pages that start over take minutes
 			t.Errorf("%s: %d in %v", c.filter, got, took)
 		}
 	}
