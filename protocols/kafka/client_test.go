@@ -32,7 +32,7 @@ func kgoClient(t *testing.T, addr string, opts ...kgo.Opt) *kgo.Client {
 }
 
 func testContext(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

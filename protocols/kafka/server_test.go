@@ -40,7 +40,7 @@ func start(t testing.TB, n node, change func(*Config)) (addr string, s *Server) 
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		defer cancel()
 		if err := s.Shutdown(ctx); err != nil {
 			t.Errorf("shutdown: %v", err)
@@ -66,7 +66,7 @@ func dial(t testing.TB, addr string) *peer {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = nc.Close() })
-	if err := nc.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := nc.SetDeadline(time.Now().Add(45 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	return &peer{t: t, nc: nc}

@@ -469,7 +469,7 @@ func (m *fakeMember) deliver(t testing.TB, offset int64, redelivered bool, recs 
 // wait waits until cond holds.
 func (m *fakeMember) wait(t testing.TB, what string, cond func() bool) {
 	t.Helper()
-	deadline := time.After(5 * time.Second)
+	deadline := time.After(30 * time.Second)
 	for {
 		m.mu.Lock()
 		ok := cond()
@@ -552,7 +552,7 @@ func (r *rig) connect(req wire.ConnectRequest) (*peer, *wire.ConnectAnswer) {
 
 func (p *peer) send(b []byte) {
 	p.t.Helper()
-	_ = p.c.SetWriteDeadline(time.Now().Add(5 * time.Second))
+	_ = p.c.SetWriteDeadline(time.Now().Add(30 * time.Second))
 	if _, err := p.c.Write(b); err != nil {
 		p.t.Fatalf("write % x: %v", b, err)
 	}
