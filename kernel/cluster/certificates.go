@@ -40,6 +40,10 @@ type keys struct {
 	files TLS
 	node  string // whose they have to be
 
+	// Of their own each: nodes that shake hands with each other must not wait for each
+	// other's places.
+	incoming, outgoing shakes
+
 	mu    sync.Mutex
 	cert  *tls.Certificate
 	roots *x509.CertPool
@@ -50,7 +54,7 @@ type keys struct {
 
 // openKeys reads the files, and finds out whether they are this node's.
 func openKeys(files TLS, node string) (*keys, error) {
-	k := &keys{files: files, node: node, log: zerolog.Nop()}
+	k := &keys{files: files, node: node, incoming: newShakes(), outgoing: newShakes(), log: zerolog.Nop()}
 	if err := k.load(); err != nil {
 		return nil, fmt.Errorf("cluster: %w", err)
 	}
@@ -141,12 +145,17 @@ func (k *keys) config() *tls.Config {
 	}
 }
 
-func (k *keys) listen(l net.Listener) net.Listener { return tls.NewListener(l, k.config()) }
+func (k *keys) listen(l net.Listener) net.Listener {
+	return shakingListener{l, k.config(), k.incoming}
+}
 
 func (k *keys) client(ctx context.Context, c net.Conn) (net.Conn, error) {
-	t := tls.Client(c, k.config())
+	s := &shaking{Conn: c, places: k.outgoing}
+	defer s.settle()
+	s.compute()
+	t := tls.Client(s, k.config())
 	if err := t.HandshakeContext(ctx); err != nil {
-		_ = c.Close()
+		_ = s.Close()
 		return nil, fmt.Errorf("TLS with %s: %w", c.RemoteAddr(), err)
 	}
 	return t, nil

@@ -132,6 +132,7 @@ func (a *acquaintances) missed(raftID string) {
 
 // admit implements transport.MuxConfig.Admit.
 func (n *Node) admit(ctx context.Context, c net.Conn, h transport.Hello) error {
+	settled(c)
 	if err := n.certified(c, h.From.Node); err != nil {
 		return err
 	}

@@ -16,6 +16,8 @@ import (
 const (
 	// tunnelChunk is how many bytes of a tunnel are encrypted at once.
 	tunnelChunk = 16 << 10
+	// maxTunnelDials bounds the tunnels to one node that are being made.
+	maxTunnelDials = 16
 	// partingTime is how long the last bytes of a closed tunnel may take.
 	partingTime = 5 * time.Second
 )
@@ -28,6 +30,11 @@ func (n *Node) DialTunnel(ctx context.Context, raftID string, meta []byte) (net.
 	if err != nil {
 		return nil, err
 	}
+	end, err := n.tunnels.begin(ctx, raftID)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
 	c, _, err := n.mux.Dial(ctx, addr, transport.Hello{Kind: transport.KindTunnel, To: raftID, Meta: meta})
 	if err != nil {
 		return nil, err
@@ -51,11 +58,36 @@ func (n *Node) AcceptTunnel() (net.Conn, []byte, error) {
 type tunnels struct {
 	mu     sync.Mutex
 	list   map[*tunnel]struct{}
+	dials  map[string]chan struct{} // places, by Raft name
 	closed bool
 	work   sync.WaitGroup
 }
 
-func newTunnels() *tunnels { return &tunnels{list: map[*tunnel]struct{}{}} }
+func newTunnels() *tunnels {
+	return &tunnels{list: map[*tunnel]struct{}{}, dials: map[string]chan struct{}{}}
+}
+
+// begin waits until a tunnel to a node may be dialled, which calls end when that is over.
+// A crowd of clients goes through in turns, and leaves the processors to others; those
+// who wait for a node that does not answer are not in the way of those to another one.
+func (all *tunnels) begin(ctx context.Context, raftID string) (end func(), err error) {
+	all.mu.Lock()
+	places := all.dials[raftID]
+	if places == nil {
+		if len(all.dials) > maxAcquaintances {
+			clear(all.dials) // of nodes long gone
+		}
+		places = make(chan struct{}, maxTunnelDials)
+		all.dials[raftID] = places
+	}
+	all.mu.Unlock()
+	select {
+	case places <- struct{}{}:
+		return func() { <-places }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
 
 // open makes a tunnel of a connection, which it closes if it cannot.
 func (all *tunnels) open(c net.Conn) (net.Conn, error) {
@@ -114,10 +146,14 @@ func (t *tunnel) carry(out net.Conn) {
 }
 
 func (t *tunnel) socket() net.Conn {
-	if s, ok := t.Conn.(*tls.Conn); ok {
-		return s.NetConn()
+	c := t.Conn
+	for {
+		below, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			return c
+		}
+		c = below.NetConn()
 	}
-	return t.Conn
 }
 
 // Write implements net.Conn.
