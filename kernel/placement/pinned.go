@@ -319,7 +319,7 @@ func (s *shard) undoPins(waits []pinWait) {
 // settleWith adds settlements and a command, in one entry.
 func (p *proposer) settleWith(term uint64, section, command []byte, done kernel.Completion, urgent bool) error {
 	p.mu.Lock()
-	if p.stopped || p.term != term {
+	if p.stopped || p.term == 0 || p.term != term { // 0: of a shard that has just ceased to lead
 		p.mu.Unlock()
 		return errNotLeading
 	}

@@ -129,7 +129,7 @@ func (p *proposer) added(d *draft, size int) {
 // waits a little for company.
 func (p *proposer) settle(term uint64, section []byte, urgent bool) {
 	p.mu.Lock()
-	if p.stopped || p.term != term {
+	if p.stopped || p.term == 0 || p.term != term {
 		p.mu.Unlock() // its leadership is over, and so is its overlay
 		return
 	}

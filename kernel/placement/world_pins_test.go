@@ -284,3 +284,24 @@ func TestOutdatedPins(t *testing.T) {
 		}
 	}
 }
+
+// TestPinsAtTheEndOfATerm: what a shard had to log of pins when it ceased to lead is not
+// kept for the next time that the node leads, without the settlements that belong to it.
+func TestPinsAtTheEndOfATerm(t *testing.T) {
+	keys, err := kv.OpenMemory()
+	must(t, err)
+	defer keys.Close()
+	w := newWorld(1, keys)
+	if !w.setUp() {
+		t.Fatal(w.err)
+	}
+	w.last = true
+	l := w.leader()
+	s := l.g.shards[0]
+	s.pins = appendPinRun(s.pins, simReader, 1, appendPinOp(nil, opTake, kernel.PinID{Number: 1, Count: 1}))
+	l.g.onUnlead()
+	s.step()
+	if open := l.g.prop.open; !open.empty() || len(open.commands) > 0 {
+		t.Errorf("%d commands wait for the next term", len(open.commands))
+	}
+}
