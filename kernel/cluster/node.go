@@ -42,6 +42,8 @@ type Node struct {
 	attach   sync.Once
 	wake     chan struct{} // the reconciler has something to do; cap 1
 	sending  chan struct{} // a place for each segment that is sent
+	sends    sync.WaitGroup
+	stall    time.Duration // segmentStall
 
 	complaints sync.Map      // when it was logged that a node is not reached, by Raft name
 	asked      atomic.Uint32 // how often others were asked for one
@@ -76,7 +78,7 @@ func newNode(cfg Config) (*Node, error) {
 		return nil, fmt.Errorf("%w: %s", ErrInsecure, cfg.Listener.Addr())
 	}
 	n := &Node{cfg: cfg, log: cfg.Logger, met: newAcquaintances(), tunnels: newTunnels(), wake: make(chan struct{}, 1),
-		sending: make(chan struct{}, maxSegmentStreams)}
+		sending: make(chan struct{}, maxSegmentStreams), stall: segmentStall}
 	n.seen, n.links = newWitness(n), newLinks(n)
 	var err error
 	if cfg.TLS != nil {
@@ -160,6 +162,7 @@ func (n *Node) Close() error {
 		n.work.Wait()
 		n.links.close()
 		n.rpc.close()
+		n.sends.Wait()
 		err = n.mux.Close()
 		n.tunnels.close()
 	})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -17,6 +18,9 @@ const (
 	segmentChunk = 256 << 10
 	// maxSegmentStreams bounds the segments that a node sends at a time.
 	maxSegmentStreams = 4
+	// segmentStall is how long the other side may leave a message untaken: it would have
+	// the place of one that goes on.
+	segmentStall = time.Minute
 )
 
 // ErrNoSegment: no other node has sent that segment. It matches fs.ErrNotExist if all
@@ -144,11 +148,24 @@ func (n *Node) answerSegment(s grpc.ServerStream) error {
 	if err != nil {
 		return err
 	}
-	err = send(s, io.NewSectionReader(file, req.From, max(size-req.From, 0)))
-	return errors.Join(err, file.Close())
+	sent, done := make(chan struct{}, 1), make(chan error, 1)
+	n.sends.Go(func() {
+		err := send(s, io.NewSectionReader(file, req.From, max(size-req.From, 0)), sent)
+		done <- errors.Join(err, file.Close())
+	})
+	for {
+		select {
+		case <-sent:
+		case err := <-done:
+			return err
+		case <-time.After(n.stall): // the end of the stream ends send
+			return status.Error(codes.DeadlineExceeded, "cluster: what is sent of a segment is not taken")
+		}
+	}
 }
 
-func send(s grpc.ServerStream, r io.Reader) error {
+// send sends what it reads, and tells of each message.
+func send(s grpc.ServerStream, r io.Reader, sent chan<- struct{}) error {
 	for {
 		// gRPC may keep what it was given for a while: each message has bytes of its own.
 		c := &chunk{b: make([]byte, segmentChunk)}
@@ -157,6 +174,10 @@ func send(s grpc.ServerStream, r io.Reader) error {
 			c.b = c.b[:k]
 			if err := s.SendMsg(c); err != nil {
 				return err
+			}
+			select {
+			case sent <- struct{}{}:
+			default:
 			}
 		}
 		switch {
