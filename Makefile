@@ -5,7 +5,7 @@ BIN     := bin/trivium
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.Version=$(VERSION)
 
-.PHONY: help build demo test check race clients crash test-cluster chaos fuzz bench bench-peers bench-cluster scale clean
+.PHONY: help build demo test check race clients crash simulate test-cluster chaos fuzz bench bench-peers bench-cluster scale clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ clients: ## install the foreign clients that the tests use (Debian packages, npm
 crash: build ## long crash run: many rounds of kill -9, many more simulated histories
 	TRIVIUM_BIN=$(abspath $(BIN)) TRIVIUM_CRASH_ROUNDS=200 $(GO) test -count=1 -timeout 2h -run 'Kill' -v ./integration/crash
 	TRIVIUM_HISTORIES=200000 $(GO) test -count=1 -timeout 2h -run 'Histor' -v ./kernel/placement
+
+simulate: ## many simulated histories of clusters: SEEDS (default 200000) from FIRST (default 1)
+	TRIVIUM_HISTORIES=$(or $(SEEDS),200000) TRIVIUM_SEED=$(or $(FIRST),1) $(GO) test -count=1 -timeout 24h -run '^Test(Cluster|Catalog)Histories$$' -v ./kernel/placement ./metasvc
 
 test-cluster: build ## three nodes: every nemesis once, failover and drain times (5-8 minutes; links need root)
 	TRIVIUM_BIN=$(abspath $(BIN)) TRIVIUM_NEMESES=1 $(GO) test -count=1 -timeout 20m -v ./integration/cluster/... ./integration/harness

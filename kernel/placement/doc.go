@@ -19,6 +19,10 @@
 // brings from others (pull.go, rebase.go); who is elected without them hands over
 // (turn.go); nothing is handed out without the leader's lease (lease.go).
 //
+// So a simulation steps the same code, one call after the other: TestClusterHistories
+// plays clusters on a simulated Raft (raftgroup.SimNet), with networks, disks and clocks
+// that a seed decides.
+//
 // A volatile group is the same on a log that commits at once and stores
 // nothing. docs/formats/entry.md describes what is in the log.
 package placement

@@ -39,6 +39,16 @@ func TestClusterHistories(t *testing.T) {
 		}
 	}
 	t.Logf("%+v", all)
+	if n >= 500 && !all.enough(int(n)) {
+		t.Errorf("the histories do not go where they should: %+v", all)
+	}
+}
+
+// enough says whether n histories have met what they are for.
+func (s *wseen) enough(n int) bool {
+	return s.crashes > 3*n && s.powers > n/10 && s.blackouts > n/3 && s.sleeps > n/2 && s.restored > n && s.installs > n/100 &&
+		s.elections > 2*n && s.truncations > n/10 && s.transfers > n/10 && s.unknown > n/200 && s.confirmed > 10*n && s.accepted > 20*n &&
+		s.late > n/10 && s.pairs > n/2 && s.again > n && s.buried > n && s.pinned > n/100 && s.stored > n/2 && s.merges > n/10
 }
 
 func (s *wseen) add(o *wseen) {
