@@ -59,7 +59,11 @@ func RecoverAlone(fsys vfs.FS, dir string, accept bool, now time.Time) (Isolatio
 	if err == nil {
 		err = out.isolate(fsys, dir)
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+	case isDamage(err) && !accept:
+		err = fmt.Errorf("%s: %w; --accept-loss together with --alone gives up what is damaged, and tells what that is", dir, err)
+	default:
 		err = fmt.Errorf("%s: %w", dir, err)
 	}
 	return out, errors.Join(err, lock.Close())

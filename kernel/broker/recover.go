@@ -35,15 +35,23 @@ func (n *Node) advise(err error) error {
 	if fsys == nil {
 		fsys = vfs.OS()
 	}
-	for _, damage := range []error{wal.ErrCorrupt, raftgroup.ErrCorrupt, checkpoint.ErrCorrupt, keyfile.ErrDamaged, ErrIncomplete} {
-		if errors.Is(err, damage) && len(cluster.Others(fsys, n.cfg.DataDir)) > 0 {
-			return fmt.Errorf("%w; %w", err, ErrMember)
-		}
+	switch {
+	case !isDamage(err):
+		return err
+	case len(cluster.Others(fsys, n.cfg.DataDir)) > 0:
+		return fmt.Errorf("%w; %w", err, ErrMember)
+	}
+	return fmt.Errorf("%w; `trivium recover --check` tells what is lost", err)
+}
+
+// isDamage reports whether an error is about what is on the disk.
+func isDamage(err error) bool {
+	for _, damage := range []error{wal.ErrCorrupt, wal.ErrMissing, raftgroup.ErrCorrupt, checkpoint.ErrCorrupt, keyfile.ErrDamaged, ErrIncomplete} {
 		if errors.Is(err, damage) {
-			return fmt.Errorf("%w; `trivium recover --check` tells what is lost", err)
+			return true
 		}
 	}
-	return err
+	return false
 }
 
 // Recovery is what Recover found, and did.
