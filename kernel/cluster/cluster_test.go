@@ -115,7 +115,7 @@ func (m *member) enter(founds bool) error {
 		m.node.Found("cluster", []byte("secret"))
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(m.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(m.t.Context(), time.Minute)
 	defer cancel()
 	w, err := m.node.Join(ctx)
 	if err == nil {
@@ -203,7 +203,7 @@ func until(t *testing.T, what string, fn func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	late := time.After(30 * time.Second)
+	late := time.After(time.Minute)
 	for !fn() {
 		select {
 		case <-tick.C:
@@ -278,7 +278,7 @@ func TestThreeNodes(t *testing.T) {
 	list := three(t)
 	propose(t, list...)
 	until(t, "all have it", func() bool {
-		return list[0].toy.applied() == 1 && list[1].toy.applied() == 1 && list[2].toy.applied() == 1
+		return list[0].toy.applied() >= 1 && list[1].toy.applied() >= 1 && list[2].toy.applied() >= 1
 	})
 	until(t, "all know all addresses", func() bool {
 		for _, m := range list {
@@ -305,7 +305,7 @@ func TestThreeNodes(t *testing.T) {
 	}
 	list[2] = again
 	propose(t, list...)
-	until(t, "the node is back", func() bool { return list[2].toy.applied() == 2 })
+	until(t, "the node is back", func() bool { return list[2].toy.applied() >= 2 })
 
 	if err := list[1].node.Remove(t.Context(), "3", false); err != nil {
 		t.Fatal(err)
@@ -316,7 +316,7 @@ func TestThreeNodes(t *testing.T) {
 		if r.Code != transport.CodeRemoved {
 			t.Errorf("%+v", r)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("a removed node is not told")
 	}
 	if s := list[2].node.Status(); s.Refused == "" {
@@ -358,7 +358,7 @@ func TestCopiedDirectory(t *testing.T) {
 	_, err := start(t, list[1].dir.copied(), "", list[0].address())
 	refusedWith(t, err, transport.CodeTwin)
 	propose(t, list...)
-	until(t, "the original has it", func() bool { return list[1].toy.applied() == 1 })
+	until(t, "the original has it", func() bool { return list[1].toy.applied() >= 1 })
 
 	stranger := newDir("4")
 	stranger.identity.Cluster = "another"

@@ -12,7 +12,7 @@ import (
 func TestSetBackDirectory(t *testing.T) {
 	list := three(t)
 	propose(t, list...)
-	until(t, "all have it", func() bool { return list[1].toy.applied() == 1 && list[2].toy.applied() == 1 })
+	until(t, "all have it", func() bool { return list[1].toy.applied() >= 1 && list[2].toy.applied() >= 1 })
 	for i, m := range list { // a follower, then the leader
 		leads, _ := m.placed.Leader()
 		if leads {
@@ -22,14 +22,14 @@ func TestSetBackDirectory(t *testing.T) {
 		for range 5 {
 			propose(t, list...)
 		}
-		until(t, "the node has confirmed it", func() bool { return m.toy.applied() == 6 })
+		until(t, "the node has confirmed it", func() bool { return m.toy.applied() >= 6 })
 		m.stop()
 		back, err := start(t, old, "", list[(i+1)%3].address())
 		if err == nil {
 			select {
 			case r := <-back.refused:
 				err = r
-			case <-time.After(20 * time.Second):
+			case <-time.After(time.Minute):
 				t.Fatal("nobody minds")
 			}
 		}
@@ -43,31 +43,36 @@ func TestSetBackLeader(t *testing.T) {
 	list := three(t)
 	propose(t, list...)
 	var lead *member
-	until(t, "somebody leads", func() bool {
-		for _, m := range list {
-			if leads, _ := m.placed.Leader(); leads {
-				lead = m
-			}
+	var old *dir
+	until(t, "a leader stays and is known", func() bool { // a busy machine may depose it
+		if lead = placedLeader(list); lead == nil {
+			return false
 		}
-		return lead != nil
+		term := lead.placed.Term()
+		old = lead.dir.copied()
+		for range 5 {
+			propose(t, list...)
+		}
+		all, index := lead.toy.applied(), lead.placed.CommitIndex()
+		known := func(m *member) bool {
+			m.node.seen.mu.Lock()
+			defer m.node.seen.mu.Unlock()
+			return m == lead || m.toy.applied() >= all && m.placed.CommitIndex() >= index &&
+				m.node.seen.of[witnessKey{placedGroup, lead.dir.identity.Raft}].led == term
+		}
+		for placedLeader(list) == lead && lead.placed.Term() == term {
+			if known(list[0]) && known(list[1]) && known(list[2]) {
+				return true
+			}
+			<-time.After(time.Millisecond)
+		}
+		return false
 	})
-	old := lead.dir.copied()
-	for range 5 {
-		propose(t, list...)
-	}
 	var seeds []string
 	for _, m := range list {
 		if m != lead {
-			until(t, "the others have it", func() bool { return m.toy.applied() == 6 && m.placed.CommitIndex() >= lead.placed.CommitIndex() })
 			seeds = append(seeds, m.address())
 		}
-	}
-	for _, m := range list {
-		until(t, "they know who leads", func() bool {
-			m.node.seen.mu.Lock()
-			defer m.node.seen.mu.Unlock()
-			return m == lead || m.node.seen.of[witnessKey{placedGroup, lead.dir.identity.Raft}].led == lead.placed.Term()
-		})
 	}
 	lead.stop()
 	back, err := start(t, old, "", seeds...)
@@ -75,11 +80,21 @@ func TestSetBackLeader(t *testing.T) {
 		select {
 		case r := <-back.refused:
 			err = r
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatal("nobody minds")
 		}
 	}
 	refusedWith(t, err, transport.CodeRolledBack)
+}
+
+// placedLeader returns who leads the placement group, nil if nobody does.
+func placedLeader(list []*member) *member {
+	for _, m := range list {
+		if leads, _ := m.placed.Leader(); leads {
+			return m
+		}
+	}
+	return nil
 }
 
 // TestSetBackWhileAllWereStopped: what was promised is known after the others have
@@ -87,13 +102,13 @@ func TestSetBackLeader(t *testing.T) {
 func TestSetBackWhileAllWereStopped(t *testing.T) {
 	list := three(t)
 	propose(t, list...)
-	until(t, "all have it", func() bool { return list[1].toy.applied() == 1 && list[2].toy.applied() == 1 })
+	until(t, "all have it", func() bool { return list[1].toy.applied() >= 1 && list[2].toy.applied() >= 1 })
 	old := list[2].dir.copied()
 	for range 5 {
 		propose(t, list...)
 	}
 	for _, m := range list {
-		until(t, "all have all", func() bool { return m.toy.applied() == 6 })
+		until(t, "all have all", func() bool { return m.toy.applied() >= 6 })
 		key := witnessKey{placedGroup, list[2].dir.identity.Raft}
 		if leads, _ := list[0].placed.Leader(); m == list[0] && leads {
 			until(t, "the leader knows it", func() bool {
@@ -118,7 +133,7 @@ func TestSetBackWhileAllWereStopped(t *testing.T) {
 		select {
 		case r := <-back.refused:
 			err = r
-		case <-time.After(20 * time.Second):
+		case <-time.After(time.Minute):
 			t.Fatal("nobody minds")
 		}
 	}

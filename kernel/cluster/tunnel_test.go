@@ -111,7 +111,7 @@ func testTunnelHalfClosed(t *testing.T, change func(*Config)) {
 	near, far := tunnelBetween(t, a, b)
 	defer near.Close()
 	for from, to := range map[net.Conn]net.Conn{near: far, far: near} {
-		_ = to.SetReadDeadline(time.Now().Add(10 * time.Second))
+		_ = to.SetReadDeadline(time.Now().Add(time.Minute))
 		if _, err := from.Write([]byte("last words")); err != nil {
 			t.Fatal(err)
 		}
