@@ -131,18 +131,13 @@ func StartSecure(t testing.TB, a *Authority, args ...string) (*Broker, Secure) {
 	t.Helper()
 	var at Secure
 	flags := []string{"--tls-client-ca", a.CA}
-	var held []net.Listener
 	for name, addr := range map[string]*string{
 		"amqp-tls": &at.AMQP, "mqtt-tls": &at.MQTT, "kafka-tls": &at.Kafka, "http-tls": &at.HTTP, "mqtt-ws": &at.WS, "mqtt-wss": &at.WSS,
 	} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+		var err error
+		*addr, err = freeAddress()
 		Must(t, err)
-		held = append(held, l) // so that they differ
-		*addr = l.Addr().String()
 		flags = append(flags, "--"+name+"-listen", *addr)
-	}
-	for _, l := range held {
-		_ = l.Close()
 	}
 	cert, key := a.Server("first")
 	return Start(t, append(append(flags, "--tls-cert", cert, "--tls-key", key), args...)...), at

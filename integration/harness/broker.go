@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -115,14 +116,39 @@ func serveArguments(at Addresses, dir string) []string {
 // freeAddresses returns loopback addresses that were free a moment ago.
 func freeAddresses() (at Addresses, err error) {
 	for _, addr := range []*string{&at.AMQP, &at.MQTT, &at.Kafka, &at.HTTP} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return at, fmt.Errorf("find a free port: %w", err)
+		if *addr, err = freeAddress(); err != nil {
+			return at, err
 		}
-		defer l.Close() // all at the end, so that they differ
-		*addr = l.Addr().String()
 	}
 	return at, nil
+}
+
+// given are the ports that a test of this process has got: none gets one twice, since
+// what it was for may not be listening yet.
+var given struct {
+	sync.Mutex
+	ports map[string]bool
+}
+
+// freeAddress returns a loopback address that was free a moment ago.
+func freeAddress() (string, error) {
+	given.Lock()
+	defer given.Unlock()
+	if given.ports == nil {
+		given.ports = map[string]bool{}
+	}
+	for {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return "", fmt.Errorf("find a free port: %w", err)
+		}
+		addr := l.Addr().String()
+		_ = l.Close()
+		if !given.ports[addr] {
+			given.ports[addr] = true
+			return addr, nil
+		}
+	}
 }
 
 // process is the binary as it runs, one life after the other.
