@@ -29,6 +29,7 @@ type ClusterNode struct {
 	Address  string // where nodes reach it
 	State    NodeState
 	Draining bool
+	Low      bool // on disk, as it has told lately
 	Version  string
 	Fronts   map[string]string // addresses for clients, by listener
 	Replicas []ClusterReplica

@@ -61,6 +61,7 @@ func (n *Node) describe(m Member, votes map[uint32]map[string]bool) kernel.Clust
 		own := n.info()
 		info = &own
 	}
+	out.Low = info != nil && info.Low
 	leads, voter, whole := 0, true, true
 	told := map[uint32]GroupInfo{}
 	if info != nil {

@@ -218,6 +218,7 @@ type clusterNodeInfo struct {
 	State    kernel.NodeState     `json:"state"`
 	Address  string               `json:"address"`
 	Draining bool                 `json:"draining"`
+	Low      bool                 `json:"disk_low"`
 	Version  string               `json:"version"`
 	Fronts   map[string]string    `json:"listeners"`
 	Leads    []uint32             `json:"leads"`
@@ -245,7 +246,7 @@ func clusterStatus(c *clusterCall) error {
 	s := c.cluster.Status()
 	out := clusterInfo{Cluster: s.Cluster, Node: s.Node, Refused: s.Refused, Nodes: []clusterNodeInfo{}, Groups: []clusterGroupInfo{}}
 	for _, n := range s.Nodes {
-		info := clusterNodeInfo{Name: n.Name, State: n.State, Address: n.Address, Draining: n.Draining, Version: n.Version,
+		info := clusterNodeInfo{Name: n.Name, State: n.State, Address: n.Address, Draining: n.Draining, Low: n.Low, Version: n.Version,
 			Fronts: n.Fronts, Leads: []uint32{}, Replicas: []clusterReplicaInfo{}}
 		for _, r := range n.Replicas {
 			info.Replicas = append(info.Replicas, clusterReplicaInfo(r))

@@ -72,7 +72,7 @@ func (a *app) printCluster(raw json.RawMessage) error {
 	}
 	fmt.Fprintln(a.out)
 	err := a.print(lists.Nodes, []column{{"node", "name"}, {"state", "state"}, {"leads", "leads"}, {"draining", "draining"},
-		{"address", "address"}, {"version", "version"}})
+		{"disk low", "disk_low"}, {"address", "address"}, {"version", "version"}})
 	if err != nil {
 		return err
 	}
