@@ -18,8 +18,10 @@ type Refusal = transport.Refusal
 var (
 	// ErrInsecure: without TLS nodes reach each other on the loopback only.
 	ErrInsecure = errors.New("cluster: beyond the loopback nodes need certificates (cluster.ca, cluster.cert, cluster.key)")
-	// ErrFounds is no failure: no other seed is a member of a cluster, and this node
-	// is the first seed. It founds the cluster.
+	// ErrFounds is no failure: this node is the first seed, and a majority of the seeds
+	// have said that they belong to no cluster. It founds one. Those who do not answer may
+	// be members: a first node whose directory was lost must not found another cluster
+	// while they are down.
 	ErrFounds = errors.New("cluster: this node is the first one")
 	// ErrClosed is returned after Close.
 	ErrClosed = errors.New("cluster: closed")

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/metasvc"
@@ -17,7 +18,8 @@ import (
 const (
 	// joinPause is between two rounds of asking the seeds.
 	joinPause = 500 * time.Millisecond
-	// foundAfter is how long the first seed asks the others before it founds.
+	// foundAfter is how long the first seed asks those who do not answer before it founds
+	// with a majority of the seeds.
 	foundAfter = 3 * time.Second
 	// announceTime is how long a member that starts waits for the others.
 	announceTime = 3 * time.Second
@@ -51,8 +53,12 @@ func (n *Node) Join(ctx context.Context) (Welcome, error) {
 		if Final(err) {
 			return Welcome{}, err
 		}
-		if first && !memberAnswered(err) && time.Since(start) >= foundAfter {
-			return Welcome{}, ErrFounds
+		if first && !memberAnswered(err) {
+			n := newcomers(err)
+			most := n+1 > (len(others)+1)/2
+			if n == len(others) || most && time.Since(start) >= foundAfter {
+				return Welcome{}, ErrFounds
+			}
 		}
 		if said.text != err.Error() || time.Since(said.at) > complainEvery {
 			said = complaint{err.Error(), time.Now()}
@@ -103,6 +109,25 @@ func memberAnswered(err error) bool {
 	return ok
 }
 
+// errNewcomer wraps what a node has said that belongs to no cluster either.
+type errNewcomer struct{ error }
+
+func (e errNewcomer) Unwrap() error { return e.error }
+
+// newcomers counts those who have said so, of all who were asked.
+func newcomers(err error) (n int) {
+	all, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return 0
+	}
+	for _, err := range all.Unwrap() {
+		if _, ok := errors.AsType[errNewcomer](err); ok {
+			n++
+		}
+	}
+	return n
+}
+
 // askToJoin asks each seed, and whom they name, until one lets this node in.
 func (n *Node) askToJoin(ctx context.Context, seeds []string) (Welcome, error) {
 	var errs []error
@@ -139,8 +164,11 @@ func (n *Node) askOne(ctx context.Context, address string) (w Welcome, leader st
 	case err == nil && reply.Welcome != nil:
 		return *reply.Welcome, "", nil
 	}
-	if err != nil && who.Cluster != "" {
+	switch {
+	case err != nil && who.Cluster != "":
 		err = errMember{err}
+	case err != nil && who.Node != "":
+		err = errNewcomer{err}
 	}
 	return Welcome{}, reply.Leader, err
 }
@@ -167,6 +195,9 @@ func (n *Node) answerJoin(ctx context.Context, from Identity, req *joinRequest) 
 	if from.Node == "" || from.Raft == "" || from.Incarnation == "" || strings.ContainsAny(from.Node+from.Raft, "\x00/") {
 		return refuse(transport.CodeOther, "a node without a name")
 	}
+	if err := req.check(from); err != nil {
+		return refuse(transport.CodeOther, "%v", err)
+	}
 	if err := n.belongs(from); err != nil {
 		return &joinReply{Refused: asRefusal(err)}, nil
 	}
@@ -180,6 +211,29 @@ func (n *Node) answerJoin(ctx context.Context, from Identity, req *joinRequest) 
 	}
 	n.stir()
 	return &joinReply{Welcome: &Welcome{Cluster: self.Cluster, Secret: n.sharedSecret()}}, nil
+}
+
+// Bounds of what a node that joins tells of itself, which all nodes keep and show.
+const (
+	maxTold   = 255 // bytes of a text
+	maxFronts = 32
+)
+
+// check returns an error if what a node tells is not what a node would.
+func (r *joinRequest) check(from Identity) error {
+	if len(r.Fronts) > maxFronts {
+		return fmt.Errorf("%d listeners, more than %d", len(r.Fronts), maxFronts)
+	}
+	told := []string{from.Node, from.Incarnation, from.Address, r.Version}
+	for _, f := range r.Fronts {
+		told = append(told, f.Name, f.Address)
+	}
+	for _, s := range told {
+		if len(s) > maxTold || strings.ContainsFunc(s, func(c rune) bool { return c == unicode.ReplacementChar || !unicode.IsPrint(c) }) {
+			return fmt.Errorf("%.64q is too long, or has characters that cannot be shown", s)
+		}
+	}
+	return nil
 }
 
 // asRefusal makes a refusal of an error.

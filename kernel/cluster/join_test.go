@@ -31,7 +31,8 @@ func lonely(t *testing.T, id string, seeds func(own string) []string) *Node {
 // the others wait, and so does the first one when there is a cluster.
 func TestFirstSeedFounds(t *testing.T) {
 	const nobody = "127.0.0.1:1"
-	first := lonely(t, "1", func(own string) []string { return []string{own, nobody} })
+	third := lonely(t, "6", func(own string) []string { return []string{nobody, own} })
+	first := lonely(t, "1", func(own string) []string { return []string{own, third.Self().Address, nobody} })
 	second := lonely(t, "2", func(own string) []string { return []string{first.Self().Address, own} })
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
@@ -40,6 +41,13 @@ func TestFirstSeedFounds(t *testing.T) {
 	}
 	if _, err := first.Join(t.Context()); !errors.Is(err, ErrFounds) {
 		t.Errorf("the first one: %v", err)
+	}
+	// Nobody answers: they may be a cluster that is down.
+	wiped := lonely(t, "7", func(own string) []string { return []string{own, nobody, "127.0.0.1:2"} })
+	ctx, cancel = context.WithTimeout(t.Context(), foundAfter+time.Second)
+	defer cancel()
+	if _, err := wiped.Join(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the first one without the others: %v", err)
 	}
 	alone := lonely(t, "3", func(own string) []string { return []string{own} })
 	if _, err := alone.Join(t.Context()); !errors.Is(err, ErrFounds) {

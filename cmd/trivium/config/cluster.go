@@ -13,7 +13,7 @@ import (
 type Cluster struct {
 	Listen    Address       `key:"listen" default:"127.0.0.1:7420" flag:"cluster" about:"node to node ''host:port''"`
 	Advertise string        `key:"advertise" flag:"advertise" about:"''host:port'' at which other nodes reach this one; empty is cluster.listen"`
-	Join      []string      `key:"join" flag:"join" about:"''host:port,...'' of nodes whose cluster this one is to join; if it is the first of them and no other answers, it founds one"`
+	Join      []string      `key:"join" flag:"join" about:"''host:port,...'' of nodes whose cluster this one is to join; the first of them founds one when most of them have come up new"`
 	CA        string        `key:"ca" about:"''file'' with the authority that signed the certificates of all nodes, PEM; needed beyond the loopback"`
 	Cert      string        `key:"cert" about:"''file'' with this node's certificate, which names trivium-node-ID, PEM"`
 	Key       string        `key:"key" about:"''file'' with its private key, PEM"`
