@@ -258,6 +258,7 @@ func (p *proposer) failed(counter uint64, cause error) {
 	if unknownIsDone && errors.Is(cause, raftgroup.ErrUnknown) {
 		p.remove(f)
 		p.release(f)
+		f.answers = make([]commandResult, len(f.commands))
 		p.out.post(f)
 	} else if errors.Is(cause, raftgroup.ErrNotApplied) {
 		p.remove(f)

@@ -32,7 +32,6 @@ type wlink struct {
 	p      *wpinner
 	m      *Member
 	sh     *share
-	term   uint64
 	held   []place
 	synced bool
 	ended  bool

@@ -49,10 +49,8 @@ func (w *world) setUp() bool {
 	if l == nil || !w.make(l) {
 		return false
 	}
-	for _, c := range []client{&wplain{wconn{w: w}}, &wplain{wconn{w: w}}, &wnamer{wconn: wconn{w: w}}, &wproducer{wconn: wconn{w: w}, first: true},
-		&wsession{wconn: wconn{w: w}}, &wkeys{wconn: wconn{w: w}}} {
-		w.clients = append(w.clients, c)
-	}
+	w.clients = append(w.clients, &wplain{wconn{w: w}}, &wplain{wconn{w: w}}, &wnamer{wconn: wconn{w: w}}, &wkeys{wconn: wconn{w: w}},
+		&wproducer{wconn: wconn{w: w}, first: true}, &wsession{wconn: wconn{w: w}})
 	for _, g := range w.truth.groups {
 		for range 1 + w.rng.Intn(2) {
 			w.subscribe(g, w.rng.Intn(8) == 0)
@@ -221,7 +219,7 @@ func (n *wlife) some(k int) {
 	case k < 96:
 		n.g.prop.command(sealCommand()) //nolint:errcheck // if it leads
 	case k < 97:
-		if ids := chooseMerge(n.g.machine.log.Segments(), nil, int64(1+n.w.rng.Intn(8))<<10, 1<<40); len(ids) > 0 && !n.g.sent.any() {
+		if ids := chooseMerge(n.g.machine.log.Segments(), nil, int64(1+n.w.rng.Intn(8))<<10, 1<<40); len(ids) > 0 && (!n.g.sent.any() || n.w.rng.Intn(2) == 0) { // another leader may not know
 			n.g.prop.command(mergeCommand(ids)) //nolint:errcheck // as for the seal
 		}
 	case k < 99:

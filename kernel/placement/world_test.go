@@ -40,7 +40,6 @@ type world struct {
 
 	truth   truth
 	clients []client
-	bury    int // dead letters confirmed
 	seen    wseen
 }
 
