@@ -154,6 +154,8 @@ func (n *Node) admit(ctx context.Context, c net.Conn, h transport.Hello) error {
 		return strangers(self, h.From)
 	case h.From.Raft == self.Raft:
 		return twin(self, h.From)
+	case h.Kind == transport.KindTunnel && !n.knows(h.From):
+		return noMember(h.From) // the one that serves knows all
 	}
 	return n.welcome(ctx, h.From, h.Kind)
 }
@@ -262,6 +264,20 @@ func (n *Node) belongs(id Identity) error {
 		return taken
 	}
 	return nil
+}
+
+// knows reports whether a node is a member, or the members are not known here yet.
+func (n *Node) knows(id Identity) bool {
+	r := n.replicas.Load()
+	if r == nil {
+		return true
+	}
+	m, ok := r.Catalog.State().Node(id.Node)
+	return ok && m.Raft == id.Raft
+}
+
+func noMember(id Identity) error {
+	return &Refusal{Code: transport.CodeOther, Reason: fmt.Sprintf("node %.64q is no member of the cluster: it has to join first", id.Node)}
 }
 
 // another refuses a node whose id belongs to a member with another data directory.

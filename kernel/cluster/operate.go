@@ -199,15 +199,17 @@ func (n *Node) moved(group uint32) uint32 {
 }
 
 // answerOperate does an operation that another node was asked for.
-func (n *Node) answerOperate(ctx context.Context, _ Identity, req *operateRequest) (*operateReply, error) {
+func (n *Node) answerOperate(ctx context.Context, from Identity, req *operateRequest) (*operateReply, error) {
 	err := error(kernel.Errorf(kernel.CodeUnavailable, "", "", "the leader has changed"))
 	id := uint32(metasvc.CatalogGroup)
 	if req.Op == opMove {
 		id = req.Group
 	}
 	if g := n.replicas.Load().group(id); g != nil {
-		if leads, _ := g.Raft.Leader(); leads {
+		if leads, _ := g.Raft.Leader(); leads && n.knows(from) {
 			err = n.execute(ctx, *req)
+		} else if leads {
+			err = kernel.Errorf(kernel.CodeAccessRefused, "", "", "%v", noMember(from))
 		}
 	}
 	if err == nil {

@@ -132,6 +132,9 @@ func (n *Node) answerSegment(s grpc.ServerStream) error {
 		return err
 	}
 	g := n.replicas.Load().group(req.Group)
+	if !n.knows(from) {
+		return noMember(from) // or the catalog here is behind: others are asked, and this node again
+	}
 	if from.Cluster == "" || from.Cluster != n.Self().Cluster || g == nil || g.Segment == nil || req.From < 0 {
 		return fmt.Errorf("cluster: segment %d of group %d is not here", req.ID, req.Group)
 	}
