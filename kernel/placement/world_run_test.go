@@ -16,7 +16,7 @@ func runWorld(seed int64, keys *kv.Store, life uint32) (*world, error) {
 	w := newWorld(seed, keys)
 	w.keyID |= life << 31
 	if w.setUp() {
-		for range 400 + w.rng.Intn(800) {
+		for range 400 + w.rng.Intn(800) + 10*w.absence {
 			w.act()
 			if w.over() {
 				break
@@ -194,7 +194,7 @@ func (w *world) act() {
 	case k < 50:
 		w.disturb(n)
 	case !runs:
-		if n.life == nil && w.rng.Intn(12) == 0 {
+		if n.life == nil && w.rng.Intn(w.absence) == 0 {
 			n.start()
 		}
 	case k < 80:
@@ -202,6 +202,9 @@ func (w *world) act() {
 	case k < 90:
 		w.calm(n)
 	default:
+		if w.absence > 12 && w.rng.Intn(2) == 0 {
+			k = 95 + w.rng.Intn(3) // seals and merges
+		}
 		n.life.some(k)
 	}
 }

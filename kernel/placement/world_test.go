@@ -27,16 +27,17 @@ import (
 // protocols, sessions, and handing over by a replica that is not whole (of which the
 // outcome is simulated: somebody whole takes over, or it serves).
 type world struct {
-	rng   *rand.Rand
-	trace hash.Hash64
-	keys  *kv.Store
-	keyID uint32
-	net   *raftgroup.SimNet
-	nodes []*wnode
-	last  bool // the history settles down: nothing fails any more
-	jumps bool // wall clocks are hours apart
-	boots uint64
-	err   error
+	rng     *rand.Rand
+	trace   hash.Hash64
+	keys    *kv.Store
+	keyID   uint32
+	net     *raftgroup.SimNet
+	nodes   []*wnode
+	last    bool // the history settles down: nothing fails any more
+	jumps   bool // wall clocks are hours apart
+	absence int  // how long nodes are away
+	boots   uint64
+	err     error
 
 	truth   truth
 	clients []client
@@ -85,6 +86,7 @@ func newWorld(seed int64, keys *kv.Store) *world {
 	w := &world{rng: rand.New(rand.NewSource(seed)), trace: fnv.New64a(), keys: keys, keyID: uint32(seed) << 10}
 	ids := []string{"a", "b", "c", "d", "e"}[:3+2*(w.rng.Intn(6)/5)]
 	w.jumps = w.rng.Intn(8) == 0
+	w.absence = []int{12, 12, 12, 60}[w.rng.Intn(4)]
 	w.net = raftgroup.NewSimNet(w.rng, ids...)
 	w.truth.init(w)
 	w.net.Seen = w.truth.committed
