@@ -3,6 +3,7 @@ package placement
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/storage/record"
@@ -49,16 +50,23 @@ func TestOutcomesWhenTheLeaderChanges(t *testing.T) {
 		from := next
 		go func() {
 			defer close(stopped)
+			tick := time.NewTicker(time.Millisecond) // else there are millions
+			defer tick.Stop()
 			for {
 				select {
 				case <-stop:
 					return
-				default:
+				case <-tick.C:
 				}
-				if g.Wait(stop) != nil || g.Append(set, numbered(next), answered, next) != nil {
-					continue
+				burst := 50
+				if leads, _ := g.Raft().Leader(); !leads {
+					burst = 1
 				}
-				next++
+				for range burst {
+					if g.Wait(stop) == nil && g.Append(set, numbered(next), answered, next) == nil {
+						next++
+					}
+				}
 			}
 		}()
 		waitFor(t, "publishes", func() bool {

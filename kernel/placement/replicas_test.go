@@ -64,7 +64,7 @@ func (c *cluster) start(i int) {
 		Raft: Raft{
 			NodeID: id, Bootstrap: c.peers, KeepBytes: 1, KeepPeers: 1, Source: &node3{&c.source, i},
 			Transport: func() (raft.Transport, error) { return c.net.Join(id), nil },
-			Timing:    raftgroup.Timing{Heartbeat: 300 * time.Millisecond},
+			Timing:    raftgroup.Timing{Heartbeat: time.Second},
 		},
 	})
 	must(c.t, err)
