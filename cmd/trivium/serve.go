@@ -76,7 +76,11 @@ func serve(c *config.Config) error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.Node.DrainTimeout+storeTime)
 	defer cancel()
 	if err := errors.Join(failure, n.close(ctx)); err != nil {
-		return fmt.Errorf("stopped: %s", oneLine(err))
+		stopped := fmt.Errorf("stopped: %s", oneLine(err))
+		if n.replicas.Refused() != nil {
+			return usageError{stopped} // as when it had been refused at its start
+		}
+		return stopped
 	}
 	log.Info().Msg("stopped")
 	return nil

@@ -194,6 +194,15 @@ func (n *Node) meet(ctx context.Context, fsys vfs.FS, dir string) error {
 	return writeNodeFile(fsys, dir, *f)
 }
 
+// Refused returns why the other nodes do not want this one any more, nil if they do.
+// Starting it again does not help.
+func (n *Node) Refused() error {
+	if n.cluster == nil {
+		return nil
+	}
+	return n.cluster.Refused()
+}
+
 // expelled ends a node that the others do not want any more: what it holds is theirs
 // no longer.
 func (n *Node) expelled(r *cluster.Refusal) { n.fail(r) }
