@@ -244,6 +244,7 @@ func (n *Node) Close() error {
 	n.changed = make(chan struct{})
 	n.mu.Unlock()
 	n.cancel()
+	n.backing.Lock() // the last backup has ended, and there is none after it
 	n.aligner.Wait()
 	if n.onClose != nil {
 		n.onClose()
