@@ -105,8 +105,7 @@ func TestIncompleteReplicaHandsOver(t *testing.T) {
 	// Nobody else can lead: the others are told not to be whole.
 	c.source.set(func() { c.source.none = true })
 	c.waitApplied(next, away)
-	must(t, c.nodes[next].Raft().TransferLeadershipTo(soon(t), c.peers[away].ID))
-	c.leader(away)
+	c.pass(away)
 	s := newSink()
 	m := join(t, late, id, kernel.MemberOptions{}, s)
 	m.Credit(1000)
@@ -257,8 +256,7 @@ func TestGoneSegments(t *testing.T) {
 	if late.Metrics().Rebased.Load() == 0 {
 		t.Fatal("no checkpoint was taken: the test tests nothing")
 	}
-	must(t, c.nodes[lead].Raft().TransferLeadershipTo(soon(t), c.peers[away].ID))
-	c.leader(away)
+	c.pass(away)
 	publish(t, late, late.Targets(parts...), 1<<40, 1<<40+20)
 	c.sameState(away, lead, other)
 }

@@ -113,6 +113,18 @@ func (c *cluster) leader(among ...int) int {
 	}
 }
 
+// pass gives the leadership to a node, again if a busy machine has let it go elsewhere.
+func (c *cluster) pass(to int) {
+	c.t.Helper()
+	waitFor(c.t, fmt.Sprintf("node %d to lead", to), func() bool {
+		lead := c.leader()
+		if lead != to {
+			_ = c.nodes[lead].Raft().TransferLeadershipTo(soon(c.t), c.peers[to].ID)
+		}
+		return lead == to
+	})
+}
+
 func (c *cluster) close() {
 	for i, g := range c.nodes {
 		if g != nil {

@@ -344,7 +344,9 @@ func TestVolatileIsBounded(t *testing.T) {
 	defer p.Watch(end, moved)()
 	g.tick()
 	<-moved
-	must(t, g.Append(g.Targets(parts[0]...), numbered(0), nil, 0))
+	waitFor(t, "the memory", func() bool { // which comes back a moment after that
+		return g.Append(g.Targets(parts[0]...), numbered(0), nil, 0) == nil
+	})
 }
 
 func TestTooLarge(t *testing.T) {
