@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"sync"
 	"time"
 )
@@ -19,6 +20,10 @@ const (
 	// farewell is how long a client may take to go when the node that served it has
 	// ended the connection: until then it can read the last words.
 	farewell = 2 * time.Second
+	// stalled is how long a client may take nothing at all of what waits for it. It is
+	// longer than servers bear; that they have closed such a connection is not seen here
+	// while its bytes are in the way.
+	stalled = 2 * time.Minute
 )
 
 var relayBuffers = sync.Pool{New: func() any { b := make([]byte, relayBuffer); return &b }}
@@ -123,10 +128,31 @@ func (r *relay) bring() {
 // deliver carries what the client gets until that ends. A client that then stays is cut
 // off: it would hold a place here for ever.
 func (r *relay) deliver() {
-	_ = pour(r.client, r.tunnel)
+	_ = pour(patient{r.client, stalled}, r.tunnel)
 	if closeWrite(r.client) != nil || r.client.SetReadDeadline(time.Now().Add(farewell)) != nil {
 		r.close()
 	}
+}
+
+// patient writes for as long as some of it goes.
+type patient struct {
+	net.Conn
+	patience time.Duration
+}
+
+// Write implements io.Writer.
+func (p patient) Write(b []byte) (n int, err error) {
+	for n < len(b) {
+		if err := p.SetWriteDeadline(time.Now().Add(p.patience)); err != nil {
+			return n, err
+		}
+		m, err := p.Conn.Write(b[n:])
+		n += m
+		if err != nil && (m == 0 || !errors.Is(err, os.ErrDeadlineExceeded)) {
+			return n, err
+		}
+	}
+	return n, nil
 }
 
 // pour copies all that comes. While little does, it needs no more memory than a small
