@@ -2,7 +2,9 @@ package placement
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/storage/vfs"
@@ -80,11 +82,15 @@ func TestRetentionBudget(t *testing.T) {
 		}
 		n := newNode(t, fs, dir)
 		n.limits.SealBytes, n.limits.RetentionBudget = 64<<10, 256<<10
+		var later atomic.Int64 // seconds: what is older has to be so by the clock
+		n.now = func() time.Time { return time.Now().Add(time.Duration(later.Load()) * time.Second) }
 		g := n.open()
 		first, _ := queue(t, g, 1, 1, kernel.RetainDay) // older, and nobody reads it
 		publishWide(t, g, g.Targets(first...), 100)
+		later.Add(1)
 		second, old := queue(t, g, 2, 1, kernel.RetainDay)
 		publishWide(t, g, g.Targets(second...), 600)
+		later.Add(1)
 		third, young := queue(t, g, 3, 1, kernel.RetainDay)
 		publishWide(t, g, g.Targets(third...), 600)
 		consume(t, g, old, 600)
