@@ -76,6 +76,7 @@ func TestRestore(t *testing.T) {
 	for g.Metrics().Checkpoints.Load() < 3 {
 		publish(t, g, g.Targets(parts...), records, records+100)
 		records += 100
+		sealsDone(t, g)
 	}
 	want := g.Groups()
 	n.close(g)

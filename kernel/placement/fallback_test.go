@@ -39,6 +39,7 @@ func loaded(t *testing.T, fs vfs.FS, checkpoints uint64) (n *node, id GroupID, r
 		must(t, g.Put(soon(t), []KV{{Key: []byte(key), Value: []byte(value)}, {Key: []byte("gone"), Value: []byte("x")}}))
 		must(t, g.Put(soon(t), []KV{{Key: []byte("gone")}}))
 		keys[key] = value
+		sealsDone(t, g)
 	}
 	distinct := func() bool { // the newest checkpoint names a file that the other does not
 		kept := g.sealer.keeps()
@@ -90,6 +91,7 @@ func TestFallback(t *testing.T) {
 		consume(t, g, id, records)
 		for made := g.Metrics().Checkpoints.Load(); g.Metrics().Checkpoints.Load() < made+2; {
 			publish(t, g, g.Targets(1), 0, 10)
+			sealsDone(t, g)
 		}
 		n.close(g)
 		g = n.open()

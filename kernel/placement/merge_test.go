@@ -88,6 +88,7 @@ func TestMergeGivesBack(t *testing.T) {
 		}
 		must(t, g.Append(g.Targets(stay...), numbered(count), a, 1<<32+count))
 		a.wait(t, int(count+10+count/10+1))
+		sealsDone(t, g)
 	}
 	lp := g.machine.partition(stay[0]).log
 	cursor := lp.Cursor() // stands in a segment that will go

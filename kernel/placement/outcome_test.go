@@ -136,6 +136,7 @@ func TestStaleTail(t *testing.T) {
 			must(t, n.Append(n.Targets(parts...), wideNumbered(records+k), a, k))
 		}
 		a.wait(t, 50)
+		sealsDone(t, n)
 	}
 	last, err := c.wals[old].Group(1).LastIndex()
 	must(t, err)

@@ -20,6 +20,7 @@ func (c *cluster) lag(parts []PartitionID, records uint64) (lead, away, other in
 	g := c.nodes[lead]
 	for made := g.Metrics().Checkpoints.Load(); g.Metrics().Checkpoints.Load() < made+4; records += 50 {
 		publish(c.t, g, g.Targets(parts...), records, records+50)
+		sealsDone(c.t, g)
 	}
 	return lead, away, other
 }
@@ -153,6 +154,7 @@ func TestDamagedSegmentIsRefetched(t *testing.T) {
 	for g.Metrics().Checkpoints.Load() < 4 {
 		publish(t, g, g.Targets(parts...), records, records+50)
 		records += 50
+		sealsDone(t, g)
 	}
 	c.waitApplied(lead, (lead+1)%3, (lead+2)%3)
 	var had [3]uint64 // they may have lagged

@@ -69,8 +69,9 @@ func TestClusterResources(t *testing.T) {
 		Ready:   func() error { return kernel.Errorf(kernel.CodeUnavailable, "", "", "no leader") },
 		Cluster: func() Cluster { return f }, Gatherer: prometheus.NewRegistry(), Log: zerolog.Nop(),
 	})
-	node := httptest.NewServer(nil)
-	node.Config.Handler, node.Config.ConnContext = http.HandlerFunc(g.route), g.http.ConnContext
+	node := httptest.NewUnstartedServer(http.HandlerFunc(g.route))
+	node.Config.ConnContext = g.http.ConnContext
+	node.Start()
 	defer node.Close()
 	for _, tt := range []struct {
 		user, method, path, body string
