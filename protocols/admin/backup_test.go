@@ -35,8 +35,9 @@ func TestBackupResource(t *testing.T) {
 		Ready:   func() error { return kernel.Errorf(kernel.CodeUnavailable, "", "", "no leader") },
 		Archive: func() Archive { return f }, Log: zerolog.Nop(),
 	})
-	node := httptest.NewServer(nil)
-	node.Config.Handler, node.Config.ConnContext = http.HandlerFunc(g.route), g.http.ConnContext
+	node := httptest.NewUnstartedServer(http.HandlerFunc(g.route))
+	node.Config.ConnContext = g.http.ConnContext
+	node.Start()
 	defer node.Close()
 	for _, tt := range []struct {
 		user, method, body string
