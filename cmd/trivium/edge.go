@@ -13,9 +13,13 @@ import (
 )
 
 const (
-	// edgeRetry is the pause before a node that did not take a connection is asked
-	// again, unless something changes before.
-	edgeRetry = 50 * time.Millisecond
+	// edgeRetry is the first pause before a node that did not take a connection is
+	// asked again, unless something changes before; edgeRetryMax the longest.
+	edgeRetry    = 50 * time.Millisecond
+	edgeRetryMax = time.Second
+	// edgeDials is how many connections the node that serves is asked to take at a
+	// time: it may have just begun, with all clients of a cluster at its door.
+	edgeDials = 64
 	// carryGreeting bounds the time until a node says whether it takes a connection.
 	carryGreeting = 5 * time.Second
 )
@@ -32,9 +36,27 @@ type edge struct {
 	service *service
 	changed chan struct{} // closed and replaced when service changes
 	carried atomic.Int64  // connections of other nodes' clients, open
+	dials   chan struct{} // places of those that are being made, see edgeDials
 }
 
-func (e *edge) init() { e.changed = make(chan struct{}) }
+func (e *edge) init() { e.changed, e.dials = make(chan struct{}), make(chan struct{}, edgeDials) }
+
+// dial does what asks another node, when there is a place for it.
+func (e *edge) dial(ctx context.Context, ask func() (net.Conn, error)) (net.Conn, error) {
+	select {
+	case e.dials <- struct{}{}:
+		defer func() { <-e.dials }()
+		return ask()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// retryPause is the pause after so many failures: longer each time, as it is the same for
+// all clients that wait.
+func retryPause(failures int) time.Duration {
+	return min(edgeRetry<<min(max(failures-1, 0), 10), edgeRetryMax)
+}
 
 func (e *edge) get() *service {
 	e.mu.Lock()
@@ -93,7 +115,7 @@ func (n *node) accept(f *front) error {
 func (n *node) carry(f *front, c net.Conn) {
 	ctx, cancel := context.WithTimeout(n.ctx, n.config.Connections.HandshakeTimeout)
 	defer cancel()
-	for {
+	for failures := 1; ; failures++ {
 		here, there := n.edge.change(), n.replicas.Changed()
 		if s := n.edge.get(); s != nil && s.put(f.Name, c) {
 			return
@@ -108,7 +130,7 @@ func (n *node) carry(f *front, c net.Conn) {
 		select {
 		case <-here:
 		case <-there:
-		case <-time.After(edgeRetry):
+		case <-time.After(retryPause(failures)):
 		case <-ctx.Done():
 			n.log.Warn().Err(err).Str("listener", f.Name).Stringer("peer", c.RemoteAddr()).Msg("nobody serves: a connection is closed")
 			_ = c.Close()
@@ -125,6 +147,11 @@ func (n *node) tunnel(ctx context.Context, protocol string, c net.Conn) (net.Con
 	if err != nil {
 		return nil, err
 	}
+	return n.edge.dial(ctx, func() (net.Conn, error) { return n.ask(ctx, meta) })
+}
+
+// ask asks the node that serves to take a connection.
+func (n *node) ask(ctx context.Context, meta []byte) (net.Conn, error) {
 	t, err := n.replicas.DialTunnel(ctx, meta)
 	if err != nil {
 		return nil, err
