@@ -80,6 +80,8 @@ type wlife struct {
 	wall  time.Time
 	known map[PartitionID]int64 // how far records were looked at
 	gone  bool
+	// offered is a leadership that somebody else is to take.
+	offered raftgroup.Leadership
 }
 
 func newWorld(seed int64, keys *kv.Store) *world {
@@ -203,17 +205,30 @@ func (n *wlife) failed(err error) {
 // turned is Group.turned without its goroutine: who is elected and is not whole gives
 // the leadership to somebody who is, or serves.
 func (n *wlife) turned(l raftgroup.Leadership) {
+	n.offered = raftgroup.Leadership{}
 	n.w.note(n.i, int(l.Term))
 	if l.Leader && !n.g.Whole() {
 		for i, o := range n.w.nodes {
 			if o.life != nil && o.life.g.Whole() && i != n.i && n.w.rng.Intn(2) == 0 {
 				n.raft.Transfer(i)
+				n.offered = l
 				return
 			}
 		}
 		n.g.puller.hurry()
 	}
 	n.g.take(l)
+}
+
+// keep serves if nobody has taken the leadership that was offered.
+func (n *wlife) keep() {
+	if l := n.offered; l.Leader && !n.raft.Transferring() {
+		n.offered = raftgroup.Leadership{}
+		if n.raft.Leads() && n.raft.Term() == l.Term {
+			n.g.puller.hurry()
+			n.g.take(l)
+		}
+	}
 }
 
 // crash ends the process with the power of the node.
@@ -271,6 +286,7 @@ func (n *wlife) step(part int) (busy bool) {
 		n.w.truth.observe(n)
 		return k > 0 || n.raft.Behind() && err == nil
 	case 1:
+		n.keep()
 		return n.raft.Call()
 	case 2:
 		return n.g.out.step()

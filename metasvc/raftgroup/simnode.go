@@ -287,6 +287,9 @@ func (n *SimNode) Transfer(to int) {
 	n.replicate(to)
 }
 
+// Transferring says whether the leadership is being given away.
+func (n *SimNode) Transferring() bool { return n.transfer >= 0 }
+
 func (n *SimNode) endTransfer() {
 	if n.transfer >= 0 {
 		n.transfer = -1
