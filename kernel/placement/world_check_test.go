@@ -64,7 +64,7 @@ func (s *wmember) drain() {
 	switch {
 	case s.ended && s.life != nil:
 		s.leave()
-	case s.life == nil && !s.ended:
+	case s.life == nil:
 		s.join()
 		return
 	}
