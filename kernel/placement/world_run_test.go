@@ -121,7 +121,7 @@ func (w *world) make(l *wlife) bool {
 	}
 	t.parts = append(t.parts, PartitionID(ids[0]))
 	t.addGroup(GroupID(group[0]), topicN(91), true, false)
-	w.clients = append(w.clients, &wpinner{wconn: wconn{w: w}, g: t.byID[GroupID(group[0])]})
+	w.clients = append(w.clients, &wpinner{wconn: wconn{w: w}, took: map[place]bool{}, g: t.byID[GroupID(group[0])]})
 	return w.err == nil
 }
 
