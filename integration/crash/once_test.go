@@ -60,6 +60,9 @@ func dialOnce(at harness.Addresses, version byte, id string, receiveMaximum uint
 func (l *link) next() (first byte, body []byte, err error) {
 	for {
 		first, body, ok, err := l.rd.Take()
+		if err == nil && ok && first>>4 == wire.Disconnect {
+			err = farewell(body)
+		}
 		if err != nil || ok {
 			return first, body, err
 		}
@@ -70,6 +73,18 @@ func (l *link) next() (first byte, body []byte, err error) {
 			return 0, nil, err
 		}
 	}
+}
+
+// farewell is what a DISCONNECT means: a node that stops or leads no more says so, and that
+// a session was taken over by its own next connection.
+func farewell(body []byte) error {
+	if len(body) > 0 {
+		switch wire.Code(body[0]) {
+		case wire.ServerShuttingDown, wire.SessionTakenOver, wire.ServerUnavailable, wire.UnspecifiedError: // the last two: an outcome that is not known
+			return errGone
+		}
+	}
+	return fmt.Errorf("DISCONNECT % x", body)
 }
 
 // endpoint is what both kinds of client have: a process that may lose its connection
