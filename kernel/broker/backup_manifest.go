@@ -64,22 +64,7 @@ func writeManifest(fsys vfs.FS, dir string, m *backupManifest) error {
 	}
 	sum := sha256.Sum256(line)
 	data := append(append(line, '\n'), hex.EncodeToString(sum[:])+"\n"...)
-	name := path.Join(dir, manifestName)
-	f, err := fsys.Create(name + ".tmp")
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteAt(data, 0)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := fsys.Rename(name+".tmp", name); err != nil {
-		return err
-	}
-	return fsys.SyncDir(dir)
+	return vfs.ReplaceFile(fsys, path.Join(dir, manifestName), data)
 }
 
 // readManifest reads the manifest of a backup. Errors match ErrBackup, but for those of

@@ -191,22 +191,10 @@ func writeNodeFile(fsys vfs.FS, dir string, n nodeFile) error {
 	if err != nil {
 		return err
 	}
-	name := path.Join(dir, nodeFileName)
-	f, err := fsys.Create(name + ".tmp")
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteAt(append(data, '\n'), 0)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err := vfs.ReplaceFile(fsys, path.Join(dir, nodeFileName), append(data, '\n')); err != nil {
 		return fmt.Errorf("write %s: %w", nodeFileName, err)
 	}
-	if err := fsys.Rename(name+".tmp", name); err != nil {
-		return err
-	}
-	return fsys.SyncDir(dir)
+	return nil
 }
 
 func newNodeID() string {

@@ -123,22 +123,7 @@ func writeFile(fsys vfs.FS, dir, base string, v any) error {
 	if err != nil {
 		return err
 	}
-	name := path.Join(dir, base)
-	f, err := fsys.Create(name + ".tmp")
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteAt(append(data, '\n'), 0)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := fsys.Rename(name+".tmp", name); err != nil {
-		return err
-	}
-	return fsys.SyncDir(dir)
+	return vfs.ReplaceFile(fsys, path.Join(dir, base), append(data, '\n'))
 }
 
 // readFile decodes a file. Without one, or if it holds no JSON, v stays as it is.
