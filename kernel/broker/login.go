@@ -42,23 +42,34 @@ func splitUser(tenant, user string) (string, string) {
 func (b *Broker) Login(ctx context.Context, user, password string, remote net.Addr) (*kernel.User, error) {
 	ctx, cancel := b.untilStop(ctx)
 	defer cancel()
-	ctx, late := context.WithTimeoutCause(ctx, b.access.throttle.Patience(), errTooManyLogins)
+	find := func() (*kernel.User, bool) { return b.directory().User(user) } // as it is in its turn
+	return b.access.login(ctx, user, password, remote, find, func(ctx context.Context, a *auth.Attempt) error {
+		return b.loginFailed(ctx, a, user, remote)
+	})
+}
+
+// login checks a password, in its turn. find looks the user up then; failed ends an
+// attempt that was wrong, and returns what is told.
+func (a *access) login(ctx context.Context, user, password string, remote net.Addr,
+	find func() (*kernel.User, bool), failed func(context.Context, *auth.Attempt) error,
+) (*kernel.User, error) {
+	ctx, late := context.WithTimeoutCause(ctx, a.throttle.Patience(), errTooManyLogins)
 	defer late()
-	attempt, err := b.attempt(ctx, user, remote)
+	attempt, err := a.attempt(ctx, user, remote)
 	if err != nil {
 		return nil, err
 	}
 	var u *kernel.User
 	if mayComeFrom(user, remote) {
-		u, _ = b.directory().User(user)
+		u, _ = find()
 	}
-	ok, err := b.access.verifier.Check(ctx, u, password)
+	ok, err := a.verifier.Check(ctx, u, password)
 	switch {
 	case err != nil:
 		attempt.Cancel()
 		return nil, errLoginCut(ctx, err)
 	case !ok:
-		return nil, b.loginFailed(ctx, attempt, user, remote)
+		return nil, failed(ctx, attempt)
 	}
 	attempt.Succeed()
 	return u, nil
@@ -72,10 +83,10 @@ func (b *Broker) untilStop(ctx context.Context) (context.Context, context.Cancel
 }
 
 // attempt waits for the time that failures so far cost.
-func (b *Broker) attempt(ctx context.Context, user string, remote net.Addr) (*auth.Attempt, error) {
-	a, err := b.access.throttle.Begin(ctx, user, remote)
+func (a *access) attempt(ctx context.Context, user string, remote net.Addr) (*auth.Attempt, error) {
+	attempt, err := a.throttle.Begin(ctx, user, remote)
 	if err == nil || kernel.CodeOf(err) == kernel.CodeLimit {
-		return a, err
+		return attempt, err
 	}
 	return nil, errLoginCut(ctx, err)
 }

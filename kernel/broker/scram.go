@@ -50,7 +50,7 @@ func (s *Scram) Step(ctx context.Context, msg []byte) (answer []byte, done bool,
 	}
 	ctx, late := context.WithTimeoutCause(ctx, s.b.access.throttle.Patience(), errTooManyLogins)
 	defer late()
-	attempt, err := s.b.attempt(ctx, s.user, s.remote)
+	attempt, err := s.b.access.attempt(ctx, s.user, s.remote)
 	if err != nil {
 		return nil, false, err
 	}

@@ -5,6 +5,7 @@ import (
 	"net"
 
 	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/auth"
 	"github.com/trivium-mq/trivium/kernel/cluster"
 )
 
@@ -45,28 +46,9 @@ func (s *Doorman) Login(ctx context.Context, user, password string, remote net.A
 	if b := s.node.facade.Load(); b != nil && b.directory() != nil && b.Ready() == nil { // not one that only begins
 		return b.Login(ctx, user, password, remote)
 	}
-	ctx, late := context.WithTimeoutCause(ctx, s.access.throttle.Patience(), errTooManyLogins)
-	defer late()
-	attempt, err := s.access.throttle.Begin(ctx, user, remote)
-	if err != nil {
-		if kernel.CodeOf(err) == kernel.CodeLimit {
-			return nil, err
-		}
-		return nil, errLoginCut(ctx, err)
-	}
-	var u *kernel.User
-	if mayComeFrom(user, remote) {
-		u, _ = s.node.catalog.State().User(user)
-	}
-	ok, err := s.access.verifier.Check(ctx, u, password)
-	switch {
-	case err != nil:
-		attempt.Cancel()
-		return nil, errLoginCut(ctx, err)
-	case !ok:
-		attempt.Fail(ctx)
-		return nil, refusedLogin(user)
-	}
-	attempt.Succeed()
-	return u, nil
+	find := func() (*kernel.User, bool) { return s.node.catalog.State().User(user) }
+	return s.access.login(ctx, user, password, remote, find, func(ctx context.Context, a *auth.Attempt) error {
+		a.Fail(ctx)
+		return refusedLogin(user)
+	})
 }
