@@ -60,14 +60,11 @@ func newSockets(c *config.Config, log zerolog.Logger) (*sockets, error) {
 
 // bind binds one listener.
 func (s *sockets) bind(one config.Socket) (*listener.Listener, error) {
+	budgets, addresses := s.bounds(one.Protocol)
 	opt := listener.Options{
-		Budgets:   []*listener.Budget{s.node, s.protocols[one.Protocol]},
-		Addresses: s.visitors,
+		Budgets: budgets, Addresses: addresses,
 		PerSecond: s.config.Connections.PerSecond, HandshakeTimeout: s.config.Connections.HandshakeTimeout,
 		OnError: newAcceptLog(s.log.With().Str("listener", one.Name).Logger()).report,
-	}
-	if one.Protocol != "http" {
-		opt.Budgets, opt.Addresses = append(opt.Budgets, s.clients), s.unknown
 	}
 	if one.Proxy != "off" {
 		opt.Proxy = &listener.Proxy{Trusted: s.config.Proxy.Trusted, Required: one.Proxy == "required"}
@@ -105,9 +102,15 @@ func (s *sockets) secure(one config.Socket) (*listener.TLS, error) {
 // carrier makes connections of clients of other nodes, within the budgets of this
 // one's.
 func (s *sockets) carrier(protocol string, open *atomic.Int64) *listener.Carrier {
-	c := &listener.Carrier{Budgets: []*listener.Budget{s.node, s.protocols[protocol]}, Addresses: s.visitors, Open: open}
-	if protocol != "http" {
-		c.Budgets, c.Addresses = append(c.Budgets, s.clients), s.unknown
+	budgets, addresses := s.bounds(protocol)
+	return &listener.Carrier{Budgets: budgets, Addresses: addresses, Open: open}
+}
+
+// bounds are what bounds the connections of a protocol, whichever node they come by.
+func (s *sockets) bounds(protocol string) ([]*listener.Budget, *listener.Addresses) {
+	budgets := []*listener.Budget{s.node, s.protocols[protocol]}
+	if protocol == "http" {
+		return budgets, s.visitors
 	}
-	return c
+	return append(budgets, s.clients), s.unknown
 }
