@@ -3,9 +3,6 @@
 package backup
 
 import (
-	"bytes"
-	"context"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -21,17 +18,7 @@ var must = harness.Must
 // trivium runs a command of the binary and returns what it says and its exit code.
 func trivium(t *testing.T, args ...string) (string, int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 6*harness.Patience)
-	defer cancel()
-	var out bytes.Buffer
-	cmd := exec.CommandContext(ctx, harness.Binary(t), args...)
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Run(); err != nil {
-		if _, ok := errors.AsType[*exec.ExitError](err); !ok {
-			t.Fatalf("%v: %v", args, err)
-		}
-	}
-	return out.String(), cmd.ProcessState.ExitCode()
+	return harness.Command(t, 6*harness.Patience, args...)
 }
 
 // command is a command of the binary that is not waited for.

@@ -2,12 +2,9 @@ package damage
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
-	"errors"
 	"hash/crc32"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -20,17 +17,7 @@ import (
 // trivium runs a command of the binary and returns what it says and its exit code.
 func trivium(t *testing.T, args ...string) (string, int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*harness.Patience)
-	defer cancel()
-	var out bytes.Buffer
-	cmd := exec.CommandContext(ctx, harness.Binary(t), args...)
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Run(); err != nil {
-		if _, ok := errors.AsType[*exec.ExitError](err); !ok {
-			t.Fatalf("%v: %v", args, err)
-		}
-	}
-	return out.String(), cmd.ProcessState.ExitCode()
+	return harness.Command(t, 3*harness.Patience, args...)
 }
 
 // says runs a command, which must end with a code and say all of that.

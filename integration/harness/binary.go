@@ -1,6 +1,8 @@
 package harness
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -8,6 +10,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 )
 
 // Binary returns the broker's binary: TRIVIUM_BIN, or bin/trivium.test, built
@@ -56,4 +59,21 @@ func moduleRoot() (string, error) {
 		}
 		dir = parent
 	}
+}
+
+// Command runs a command of the binary, for as long as patience lasts, and returns what it
+// says and its exit code.
+func Command(t testing.TB, patience time.Duration, args ...string) (string, int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var out bytes.Buffer
+	cmd := exec.CommandContext(ctx, Binary(t), args...)
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil {
+		if _, ok := errors.AsType[*exec.ExitError](err); !ok {
+			t.Fatalf("%v: %v", args, err)
+		}
+	}
+	return out.String(), cmd.ProcessState.ExitCode()
 }
