@@ -48,17 +48,27 @@ func (s *shard) floorsMoved(t *topic) {
 	}
 }
 
+// unlist forgets which partitions are to be looked at. It has to at the end of a
+// leadership: a checkpoint may put other partitions in their place, under their ids.
+func (s *shard) unlist() {
+	for _, p := range s.trims {
+		p.cut.listed = false
+	}
+	clear(s.trims)
+	s.trims = s.trims[:0]
+}
+
 // sweep trims whatever may be trimmed.
 func (s *shard) sweep() {
 	if s.term == 0 {
 		return
 	}
 	for _, p := range s.trims {
-		p.cut.listed = false
-		s.trim(p, s.deletable(p))
+		if len(p.topic.lane.parts) > 0 { // else it was dropped, with the groups that held it back
+			s.trim(p, s.deletable(p))
+		}
 	}
-	clear(s.trims)
-	s.trims = s.trims[:0]
+	s.unlist()
 	var settled int64
 	count := s.budget.over.Load()
 	for _, t := range s.topics {

@@ -99,3 +99,38 @@ func TestTrimAskedAgain(t *testing.T) {
 		t.Error("the trim was not asked for again")
 	}
 }
+
+// TestTrimOfAReplacedState: a node that has led, and has got a checkpoint since, trims
+// nothing by what it had before: its partitions have no groups any more that hold them
+// back.
+func TestTrimOfAReplacedState(t *testing.T) {
+	g := newStepped(t)
+	part := g.topic(t, 1)[0]
+	g.command(t, setRetentionCommand(topicN(1), kernel.Retention{Age: time.Second}, 1))
+	g.command(t, createGroupCommand(GroupSpec{Address: kernel.QueueAddress("/", "q"), Topic: topicN(1), Owner: true, FromStart: true}, 1))
+	must(t, g.Append(g.Targets(part), numbered(1), nil, 0))
+	g.commit(len(g.log.entries)-1, 1)
+	g.onUnlead()
+	g.onLead(2) // it looks at all partitions soon
+	g.step()
+	g.onUnlead()
+	g.step()
+	g.machine.clear()
+	g.machine.log = newVolatileLog()
+	g.machine.nextPartition, g.machine.nextGroup = 1, 1
+	before := len(g.log.entries)
+	for i := range before { // the same again
+		g.commit(i, 1)
+	}
+	g.now = g.now.Add(time.Minute)
+	g.log.term = 3
+	g.onLead(3)
+	for range 3 {
+		g.tick()
+		g.step()
+		g.prop.settleTimeout()
+	}
+	if len(g.log.entries) > before {
+		t.Error("a record was to go that an owner group has not settled")
+	}
+}
