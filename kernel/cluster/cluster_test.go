@@ -51,6 +51,7 @@ type dir struct {
 	identity Identity
 	founder  bool
 	tls      *TLS
+	former   *Former
 }
 
 func newDir(node string) *dir {
@@ -91,7 +92,7 @@ func start(t *testing.T, d *dir, address string, seeds ...string) (*member, erro
 	m := &member{t: t, dir: d, toy: &toy{}, refused: make(chan *Refusal, 1)}
 	m.node, err = Open(Config{
 		Identity: d.identity, Listener: l, Seeds: seeds, FS: d.disk, Dir: "", Fronts: map[string]string{"kafka": "k" + d.identity.Node},
-		Secret: []byte("secret"), Version: "1", TLS: d.tls, Logger: testLog(d.identity.Node), OnRefused: func(r *Refusal) { m.refused <- r },
+		Secret: []byte("secret"), Version: "1", TLS: d.tls, Former: d.former, Logger: testLog(d.identity.Node), OnRefused: func(r *Refusal) { m.refused <- r },
 	})
 	if err != nil {
 		t.Fatal(err)

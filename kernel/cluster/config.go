@@ -24,6 +24,9 @@ type Config struct {
 	Advertise string
 	// Seeds are addresses of nodes of the cluster.
 	Seeds []string
+	// Former is the member that the node was before damage, and that leaves when it joins;
+	// nil = it was none, or still is it.
+	Former *Former
 	// TLS protects what nodes say to each other; nil is for the loopback only.
 	TLS *TLS
 	// FS and Dir are where peers.json is kept: the addresses of the others.

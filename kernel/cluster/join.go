@@ -33,10 +33,11 @@ type Welcome struct {
 
 // Join asks the seeds, for as long as the context allows, until this node is let in:
 // it is a member then, and its Raft groups get their servers from a leader. The caller
-// stores the Welcome before it opens them; until then the node may join again. Errors:
-// a [*Refusal] (see [Final]), [ErrFounds].
+// stores the Welcome before it opens them; until then the node may join again. One that
+// was a member (Config.Former) never founds. Errors: a [*Refusal] (see [Final]), [ErrFounds].
 func (n *Node) Join(ctx context.Context) (Welcome, error) {
 	others, first := n.seeds()
+	first = first && n.cfg.Former == nil
 	if len(others) == 0 && !first {
 		return Welcome{}, errors.New("cluster: there is no other node to ask: the seeds are missing")
 	}
@@ -50,7 +51,7 @@ func (n *Node) Join(ctx context.Context) (Welcome, error) {
 			n.settle(func(id *Identity) { id.Cluster = w.Cluster })
 			return w, nil
 		}
-		if Final(err) {
+		if n.final(err) {
 			return Welcome{}, err
 		}
 		if first && !memberAnswered(err) {
@@ -145,7 +146,7 @@ func (n *Node) askToJoin(ctx context.Context, seeds []string) (Welcome, error) {
 		case err == nil:
 			ask = append(ask, leader)
 			err = errMember{fmt.Errorf("%s names %s as the leader", address, leader)}
-		case Final(err):
+		case n.final(err):
 			return Welcome{}, err
 		}
 		errs = append(errs, err)
@@ -157,7 +158,7 @@ func (n *Node) askOne(ctx context.Context, address string) (w Welcome, leader st
 	ctx, cancel := context.WithTimeout(ctx, 2*meetTime)
 	defer cancel()
 	var reply joinReply
-	who, err := n.links.call(ctx, "", address, methodJoin, joinRequest{Fronts: fronts(n.cfg.Fronts), Version: n.cfg.Version}, &reply)
+	who, err := n.links.call(ctx, "", address, methodJoin, enterRequest{joinRequest{Fronts: fronts(n.cfg.Fronts), Version: n.cfg.Version}, n.cfg.Former}, &reply)
 	switch {
 	case err == nil && reply.Refused != nil:
 		err = reply.Refused
@@ -174,7 +175,7 @@ func (n *Node) askOne(ctx context.Context, address string) (w Welcome, leader st
 }
 
 // answerJoin lets a node in, if this one leads the catalog.
-func (n *Node) answerJoin(ctx context.Context, from Identity, req *joinRequest) (*joinReply, error) {
+func (n *Node) answerJoin(ctx context.Context, from Identity, req *enterRequest) (*joinReply, error) {
 	refuse := func(code transport.Code, format string, args ...any) (*joinReply, error) {
 		return &joinReply{Refused: &Refusal{Code: code, Reason: fmt.Sprintf(format, args...)}}, nil
 	}
@@ -198,11 +199,16 @@ func (n *Node) answerJoin(ctx context.Context, from Identity, req *joinRequest) 
 	if err := req.check(from); err != nil {
 		return refuse(transport.CodeOther, "%v", err)
 	}
+	if req.Former != nil {
+		if err := n.replace(ctx, from, *req.Former); err != nil {
+			return &joinReply{Refused: asRefusal(err)}, nil
+		}
+	}
 	if err := n.belongs(from); err != nil {
 		return &joinReply{Refused: asRefusal(err)}, nil
 	}
 	if err := n.reach(ctx, from); err != nil {
-		return refuse(transport.CodeUnreachable, "node %s cannot be reached at %s, where it says it is (cluster.advertise): %v", from.Node, from.Address, err)
+		return &joinReply{Refused: unreachable(from, err)}, nil
 	}
 	_, err := r.Catalog.Do(ctx, catalog.PutNode{Node: catalog.Node{ID: from.Node, Raft: from.Raft, Incarnation: from.Incarnation,
 		Address: from.Address, Fronts: req.Fronts, Version: req.Version}})
@@ -266,6 +272,10 @@ func (n *Node) reach(ctx context.Context, id Identity) error {
 		return twin(who, id)
 	}
 	return nil
+}
+
+func unreachable(id Identity, err error) *Refusal {
+	return &Refusal{Code: transport.CodeUnreachable, Reason: fmt.Sprintf("node %s cannot be reached at %s, where it says it is (cluster.advertise): %v", id.Node, id.Address, err)}
 }
 
 // Announce tells the others that this member is back, and where. An error is a

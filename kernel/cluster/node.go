@@ -45,6 +45,7 @@ type Node struct {
 	sends    sync.WaitGroup
 	stall    time.Duration // segmentStall
 
+	replacing  sync.Mutex    // held while a member makes room for what it has become
 	complaints sync.Map      // when it was logged that a node is not reached, by Raft name
 	asked      atomic.Uint32 // how often others were asked for one
 
