@@ -11,6 +11,8 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl/plain"
+
+	"github.com/trivium-mq/trivium/integration/harness"
 )
 
 // clients are the connections of the users, one per protocol, opened on demand.
@@ -67,7 +69,7 @@ func (c *clients) kafka(user string) *kgo.Client {
 	return c.kfk[user]
 }
 
-// mqtt5 is a client for MQTT 5 that keeps what it gets.
+// mqtt5 is a client for MQTT 5 that keeps what it has got and acknowledged.
 type mqtt5 struct {
 	*paho.Client
 	messages chan *paho.Publish
@@ -81,11 +83,7 @@ func (n *node) openMQTT(t testing.TB, id, user, password string) (c *mqtt5, reas
 	must(t, err)
 	c = &mqtt5{messages: make(chan *paho.Publish, 100), goodbye: make(chan *paho.Disconnect, 1)}
 	c.Client = paho.NewClient(paho.ClientConfig{
-		Conn: conn,
-		OnPublishReceived: []func(paho.PublishReceived) (bool, error){func(m paho.PublishReceived) (bool, error) {
-			c.messages <- m.Packet
-			return true, nil
-		}},
+		Conn: conn, Session: harness.NewAcknowledged(c.messages),
 		OnServerDisconnect: func(d *paho.Disconnect) { c.goodbye <- d },
 	})
 	ack, err := c.Connect(soon(t), &paho.Connect{

@@ -6,6 +6,7 @@ import (
 
 	"github.com/eclipse/paho.golang/paho"
 
+	"github.com/trivium-mq/trivium/integration/harness"
 	"github.com/trivium-mq/trivium/kernel"
 )
 
@@ -17,11 +18,7 @@ func (n *node) resume(t testing.TB, id, user, password string, change ...func(*p
 	must(t, err)
 	c = &mqtt5{messages: make(chan *paho.Publish, 100), goodbye: make(chan *paho.Disconnect, 1)}
 	c.Client = paho.NewClient(paho.ClientConfig{
-		Conn: conn,
-		OnPublishReceived: []func(paho.PublishReceived) (bool, error){func(m paho.PublishReceived) (bool, error) {
-			c.messages <- m.Packet
-			return true, nil
-		}},
+		Conn: conn, Session: harness.NewAcknowledged(c.messages),
 		OnServerDisconnect: func(d *paho.Disconnect) { c.goodbye <- d },
 	})
 	forever := uint32(3600)

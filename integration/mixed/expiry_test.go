@@ -14,15 +14,13 @@ import (
 )
 
 // sessionV5 connects with MQTT 5 as a client whose session is kept, and passes on what
-// comes.
+// has come and is acknowledged.
 func sessionV5(t *testing.T, addr, id string, clean bool) (*paho.Client, <-chan *paho.Publish) {
 	t.Helper()
 	conn, err := net.Dial("tcp", addr)
 	harness.Must(t, err)
 	got := make(chan *paho.Publish, 10)
-	c := paho.NewClient(paho.ClientConfig{Conn: conn, OnPublishReceived: []func(paho.PublishReceived) (bool, error){
-		func(p paho.PublishReceived) (bool, error) { got <- p.Packet; return true, nil },
-	}})
+	c := paho.NewClient(paho.ClientConfig{Conn: conn, Session: harness.NewAcknowledged(got)})
 	expiry := uint32(600)
 	_, err = c.Connect(within(t), &paho.Connect{
 		ClientID: id, CleanStart: clean, KeepAlive: 60, Properties: &paho.ConnectProperties{SessionExpiryInterval: &expiry},
