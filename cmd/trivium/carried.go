@@ -61,7 +61,11 @@ func (n *node) welcome(c net.Conn, meta []byte, web *queue) error {
 	}
 	protocol := string(name)
 	q := web
-	if protocol != "http" {
+	switch protocol {
+	case "http":
+	case "amqp":
+		q = n.lasting[""]
+	default:
 		if q = s.carried[protocol]; q == nil {
 			return fmt.Errorf("no listener for %q here", protocol)
 		}

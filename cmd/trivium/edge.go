@@ -30,8 +30,8 @@ const (
 	carryRefused = 0
 )
 
-// edge is where the node's connections go: to its own service, or to another node.
-type edge struct {
+// exchange is where the node's connections go: to its own service, or to another node.
+type exchange struct {
 	mu      sync.Mutex
 	service *service
 	changed chan struct{} // closed and replaced when service changes
@@ -39,10 +39,10 @@ type edge struct {
 	dials   chan struct{} // places of those that are being made, see edgeDials
 }
 
-func (e *edge) init() { e.changed, e.dials = make(chan struct{}), make(chan struct{}, edgeDials) }
+func (e *exchange) init() { e.changed, e.dials = make(chan struct{}), make(chan struct{}, edgeDials) }
 
 // dial does what asks another node, when there is a place for it.
-func (e *edge) dial(ctx context.Context, ask func() (net.Conn, error)) (net.Conn, error) {
+func (e *exchange) dial(ctx context.Context, ask func() (net.Conn, error)) (net.Conn, error) {
 	select {
 	case e.dials <- struct{}{}:
 		defer func() { <-e.dials }()
@@ -58,19 +58,19 @@ func retryPause(failures int) time.Duration {
 	return min(edgeRetry<<min(max(failures-1, 0), 10), edgeRetryMax)
 }
 
-func (e *edge) get() *service {
+func (e *exchange) get() *service {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.service
 }
 
-func (e *edge) change() <-chan struct{} {
+func (e *exchange) change() <-chan struct{} {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.changed
 }
 
-func (e *edge) set(s *service) {
+func (e *exchange) set(s *service) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.service = s
@@ -79,7 +79,7 @@ func (e *edge) set(s *service) {
 }
 
 // take takes the service out: what comes goes to another node.
-func (e *edge) take() *service {
+func (e *exchange) take() *service {
 	s := e.get()
 	if s != nil {
 		e.set(nil)
@@ -102,11 +102,21 @@ func (n *node) accept(f *front) error {
 		if err != nil {
 			return err
 		}
-		if s := n.edge.get(); s != nil && s.put(f.Name, c) {
+		if n.put(f, c) {
 			continue
 		}
 		relays.Go(func() { n.carry(f, c) })
 	}
+}
+
+// put hands a connection to a server of this node; false if its bytes are to be carried
+// to another one.
+func (n *node) put(f *front, c net.Conn) bool {
+	if q := n.lasting[f.Name]; q != nil {
+		return !n.door.far() && q.put(c)
+	}
+	s := n.edge.get()
+	return s != nil && s.put(f.Name, c)
 }
 
 // carry brings a connection to the node that serves, which may become this one, and
@@ -117,7 +127,7 @@ func (n *node) carry(f *front, c net.Conn) {
 	defer cancel()
 	for failures := 1; ; failures++ {
 		here, there := n.edge.change(), n.replicas.Changed()
-		if s := n.edge.get(); s != nil && s.put(f.Name, c) {
+		if n.put(f, c) {
 			return
 		}
 		leader := n.replicas.Leader()

@@ -13,7 +13,7 @@ import (
 // serves, the others wait their turn, and those that it does not take ask less and less.
 func TestDialsAreFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var e edge
+		var e exchange
 		e.init()
 		asking, most := make(chan struct{}, 1000), 0
 		done := make(chan error)
@@ -45,7 +45,7 @@ func TestDialsAreFew(t *testing.T) {
 			t.Errorf("%d at a time", most)
 		}
 	})
-	var e edge
+	var e exchange
 	e.init()
 	for range edgeDials {
 		e.dials <- struct{}{}

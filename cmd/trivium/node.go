@@ -47,8 +47,12 @@ type node struct {
 	stop   context.CancelFunc
 	wg     sync.WaitGroup
 	failed chan error // first failure
-	edge   edge
+	edge   exchange
 	relays relays
+
+	door    *door
+	amqp    *amqp.Server      // its connections outlast a service
+	lasting map[string]*queue // of its listeners, by front's name; "" is for other nodes' clients
 
 	tunnels sync.WaitGroup // acceptCarried, which ends with the replicas
 }
@@ -83,6 +87,7 @@ func openNode(ctx context.Context, c *config.Config, memory int64, log zerolog.L
 	if err != nil {
 		return n, openError(err)
 	}
+	n.openDoor()
 	n.replicas.OnYield(func(ctx context.Context) { _ = n.endService(ctx, false) })
 	return n, n.start()
 }
@@ -127,6 +132,7 @@ func (n *node) start() error {
 	}
 	first := make(chan error, 1)
 	n.wg.Go(func() { n.lead(first) })
+	n.wg.Go(n.watchDoor)
 	if err := n.await(first); err != nil {
 		return err
 	}
@@ -139,6 +145,7 @@ func (n *node) start() error {
 		})
 	}
 	n.wg.Go(n.watchLeader)
+	n.serveLasting()
 	n.tunnels.Go(n.acceptCarried)
 	return nil
 }
@@ -206,12 +213,6 @@ func (n *node) newServer(b *broker.Broker, protocol string, log zerolog.Logger) 
 	c := n.config
 	patience := c.Connections.HandshakeTimeout
 	switch protocol {
-	case "amqp":
-		return amqp.NewServer(amqp.Config{
-			Broker: b, Logger: log, Version: Version, HandshakeTimeout: patience,
-			Heartbeat: c.AMQP.Heartbeat.Round(time.Second), FrameMax: c.AMQP.FrameMax, ChannelMax: c.AMQP.ChannelMax,
-			OutTotal: int(n.memory.AMQPOut), InTotal: int(n.memory.AMQPIn), BlockedBuffer: int(c.AMQP.BlockedBuffer),
-		}), nil
 	case "mqtt":
 		return mqtt.NewServer(mqtt.Config{Broker: b, Logger: log, CertificateFirst: c.MQTT.CertificateFirst, Limits: mqtt.Limits{
 			ConnectTimeout: patience, MaximumPacketSize: c.MQTT.MaxPacket, ReceiveMaximum: c.MQTT.ReceiveMaximum, KeepAlive: uint16(c.MQTT.MaxKeepAlive),
@@ -257,6 +258,17 @@ func (n *node) addresses() map[string]string {
 	return out
 }
 
+// shutdown has the clients of all protocols go, until ctx ends.
+func (n *node) shutdown(ctx context.Context) {
+	var going sync.WaitGroup
+	// A client that does not finish in time is cut off; that is no failure.
+	going.Go(func() { _ = n.amqp.Shutdown(ctx) })
+	if s := n.edge.get(); s != nil {
+		s.shutdown(ctx)
+	}
+	going.Wait()
+}
+
 // abandon undoes a start that failed.
 func (n *node) abandon() {
 	n.stop()
@@ -277,6 +289,7 @@ func (n *node) close(ctx context.Context) error {
 	for _, f := range n.fronts {
 		_ = f.l.Close()
 	}
+	n.shutdown(drain)
 	err := n.endService(drain, true)
 	_ = n.gate.Shutdown(drain) // requests under way are cut in the end; that is no failure
 	n.stop()

@@ -24,8 +24,8 @@ type service struct {
 	ended   chan struct{} // closed when all of it has ended
 }
 
-// protocols are those whose connections a service takes.
-var protocols = []string{"amqp", "mqtt", "kafka"}
+// protocols are those whose connections last no longer than a service.
+var protocols = []string{"mqtt", "kafka"}
 
 // newService starts the servers on a broker: also of protocols for which this node has
 // no listener, as other nodes may have one.
@@ -67,16 +67,9 @@ func (n *node) serve(s *service, name string, server frontEnd, q *queue) {
 // put hands a connection of a front's listener over; false if the service ends.
 func (s *service) put(name string, c net.Conn) bool { return s.queues[name].put(c) }
 
-// close drains the servers side by side until ctx ends, and closes the broker.
+// close drains the servers until ctx ends, and closes the broker.
 func (s *service) close(ctx context.Context) error {
-	var stopping sync.WaitGroup
-	for _, server := range s.servers {
-		stopping.Go(func() {
-			// A client that does not finish in time is cut off; that is no failure.
-			_ = server.Shutdown(ctx)
-		})
-	}
-	stopping.Wait()
+	s.shutdown(ctx)
 	for _, q := range s.queues {
 		_ = q.Close()
 	}
@@ -85,4 +78,16 @@ func (s *service) close(ctx context.Context) error {
 	}
 	s.serving.Wait()
 	return s.broker.Close(ctx)
+}
+
+// shutdown drains the servers side by side until ctx ends.
+func (s *service) shutdown(ctx context.Context) {
+	var stopping sync.WaitGroup
+	for _, server := range s.servers {
+		stopping.Go(func() {
+			// A client that does not finish in time is cut off; that is no failure.
+			_ = server.Shutdown(ctx)
+		})
+	}
+	stopping.Wait()
 }

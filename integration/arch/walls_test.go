@@ -30,7 +30,7 @@ var walls = []struct {
 	{"kernel/route", []string{"kernel", "metasvc/codec", "metasvc/pmap"}},
 	{"kernel", []string{"kernel", "metasvc", "sharegroup", "storage"}},
 	{"metasvc", []string{"kernel", "metasvc", "storage"}},
-	{"protocols/amqp", []string{"kernel", "kernel/broker", "protocols/amqp", "protocols/listener"}},
+	{"protocols/amqp", []string{"kernel", "kernel/broker", "kernel/edge", "protocols/amqp", "protocols/listener"}},
 	{"protocols/mqtt", []string{"kernel", "kernel/broker", "protocols/mqtt", "protocols/listener"}},
 	{"protocols/kafka", []string{"kernel", "kernel/broker", "protocols/kafka", "protocols/listener"}},
 	{"protocols/admin", []string{"kernel", "kernel/broker", "protocols/admin", "protocols/listener"}},
@@ -43,7 +43,7 @@ var walls = []struct {
 // of its parts: to them the folders in exact are open without their sub-packages.
 var (
 	nounsOnly = []string{"metasvc", "protocols"}
-	exact     = map[string]bool{"kernel": true, "kernel/broker": true, "protocols/listener": true}
+	exact     = map[string]bool{"kernel": true, "kernel/broker": true, "kernel/edge": true, "protocols/listener": true}
 )
 
 var forbiddenNames = []string{"common", "util", "utils", "helper", "helpers", "types", "interfaces", "pkg"}

@@ -14,6 +14,7 @@ import (
 	"github.com/trivium-mq/trivium/integration/harness"
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/kernel/broker"
+	"github.com/trivium-mq/trivium/kernel/edge"
 	"github.com/trivium-mq/trivium/protocols/amqp"
 	"github.com/trivium-mq/trivium/protocols/kafka"
 	"github.com/trivium-mq/trivium/protocols/mqtt"
@@ -53,7 +54,7 @@ func start(t testing.TB, dir string, change ...func(*broker.Config)) *node {
 		go func() { served <- s.Serve(l) }()
 		return l.Addr().String()
 	}
-	n.AMQP = run(amqp.NewServer(amqp.Config{Broker: b, Logger: log, Version: "test"}))
+	n.AMQP = run(amqp.NewServer(amqp.Config{Edge: edge.Of(b), Logger: log, Version: "test"}))
 	n.MQTT = run(mqtt.NewServer(mqtt.Config{Broker: b, Logger: log}))
 	n.Kafka = run(k)
 	stopped := false

@@ -28,14 +28,19 @@ type Alarms struct {
 	Memory Alarm
 	// Replicas: so many nodes are low on disk that soon no majority could write.
 	Replicas Alarm
+	// Leader: no node serves, as far as this one knows.
+	Leader Alarm
 }
 
 // Any reports whether an alarm is on.
-func (a *Alarms) Any() bool { return a.Disk.On || a.Memory.On || a.Replicas.On }
+func (a *Alarms) Any() bool { return a.Disk.On || a.Memory.On || a.Replicas.On || a.Leader.On }
 
 // Short names what the node is short of, such as "memory & disk"; "" is nothing.
 func (a *Alarms) Short() string {
 	var short []string
+	if a.Leader.On {
+		short = append(short, "nodes")
+	}
 	if a.Memory.On {
 		short = append(short, "memory")
 	}

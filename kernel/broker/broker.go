@@ -61,7 +61,6 @@ type Broker struct {
 	mu       sync.Mutex // guards what follows
 	conns    map[kernel.ConnectionID]*Conn
 	lastConn kernel.ConnectionID
-	counters map[kernel.Protocol]*Counters
 	failed   error
 	closing  bool
 	empty    chan struct{} // closed when closing and the last connection has gone
@@ -79,7 +78,7 @@ func newBroker(n *Node, l lead) *Broker {
 	b := &Broker{
 		node: n, lead: l, lost: make(chan struct{}), log: n.log, settings: n.settings, limits: n.limits,
 		tables: n.cfg.Tables, started: n.now(), now: n.now, catalog: n.catalog, durable: n.durable, alarms: n.alarms,
-		conns: make(map[kernel.ConnectionID]*Conn), counters: make(map[kernel.Protocol]*Counters),
+		conns: make(map[kernel.ConnectionID]*Conn),
 		empty: make(chan struct{}), closed: make(chan struct{}),
 	}
 	if b.tables == nil {
@@ -209,16 +208,7 @@ func (b *Broker) connections() []*Conn {
 
 // Counters returns the counters of a protocol, for what an adapter counts without
 // a Conn: logins that it refuses.
-func (b *Broker) Counters(p kernel.Protocol) *Counters {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	n, ok := b.counters[p]
-	if !ok {
-		n = &Counters{}
-		b.counters[p] = n
-	}
-	return n
-}
+func (b *Broker) Counters(p kernel.Protocol) *Counters { return b.node.Counters(p) }
 
 // Close drains the node: no new connections, the present ones are asked to end,
 // and when they have, or ctx ends, what is left is closed by force. The replicas

@@ -54,8 +54,9 @@ func (s *sink) Flush() {
 	}
 }
 
-// await waits until there are n outcomes.
-func (s *sink) await(ctx context.Context, n uint64, stop <-chan struct{}) error {
+// await waits until there are n outcomes: also when the connection is closed, as they
+// come all the same.
+func (s *sink) await(ctx context.Context, n uint64) error {
 	if s.done.Load() >= n {
 		return nil
 	}
@@ -69,8 +70,6 @@ func (s *sink) await(ctx context.Context, n uint64, stop <-chan struct{}) error 
 		case <-s.wake:
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-stop:
-			return kernel.Errorf(kernel.CodeUnavailable, "", "", "the connection is closed")
 		case <-timer.C:
 			return kernel.Errorf(kernel.CodeUnavailable, "", "", "messages published before are not stored yet")
 		}

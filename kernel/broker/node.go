@@ -27,6 +27,7 @@ type Node struct {
 	now      func() time.Time
 	file     nodeFile
 	alarms   *alarms
+	traffic  traffic
 
 	replicas // in the order of opening
 

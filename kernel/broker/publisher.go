@@ -39,10 +39,9 @@ const settleTime = 5 * time.Second
 // Settle waits until everything accepted so far has its outcome: what was
 // stored is then counted, handed out, purged and deleted by whatever comes
 // later. It costs nothing when nothing is under way. An error is ctx's, or
-// CodeUnavailable when the connection is closed or the outcomes do not come
-// within 5 seconds. Like a publish it is not safe for concurrent use.
+// CodeUnavailable when the outcomes do not come within 5 seconds. Like a publish it is not safe for concurrent use.
 func (p *Publisher) Settle(ctx context.Context) error {
-	return p.sink.await(ctx, p.sent, p.conn.stop)
+	return p.sink.await(ctx, p.sent)
 }
 
 // ToExchange routes r by an exchange and stores it in every target. It returns

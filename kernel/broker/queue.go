@@ -29,6 +29,9 @@ type QueueSpec struct {
 	// Kind is 0. CodePrecondition if a subscription has made it already.
 	Start     kernel.Position
 	Arguments []kernel.Argument // accepted arguments, compared for equivalence
+	// Again says that the same connection has declared the queue before, at a broker
+	// that serves no more: its name may be a reserved one.
+	Again bool
 }
 
 // QueueInfo is the state of a queue's group.
@@ -56,7 +59,7 @@ func (c *Conn) DeclareQueue(ctx context.Context, q QueueSpec) (QueueInfo, error)
 	case q.Name == "":
 		q.Name = serverName()
 	default:
-		if err := c.checkQueueName(q.Name); err != nil {
+		if err := c.checkQueueName(q.Name); err != nil && !q.Again {
 			return QueueInfo{}, err
 		}
 	}

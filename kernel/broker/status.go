@@ -3,6 +3,7 @@ package broker
 import (
 	"cmp"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +24,37 @@ type Counters struct {
 	Opened   atomic.Uint64 // connections opened
 	Closed   atomic.Uint64
 	Refused  atomic.Uint64 // failed authentications and refused connections
+}
+
+// traffic keeps the counters of a node, which outlast the leaderships.
+type traffic struct {
+	mu   sync.Mutex
+	list map[kernel.Protocol]*Counters
+}
+
+// Counters returns the counters of a protocol's clients, of those that this node serves
+// and of those that are connected to it.
+func (n *Node) Counters(p kernel.Protocol) *Counters {
+	t := &n.traffic
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	c, ok := t.list[p]
+	if !ok {
+		c = &Counters{}
+		if t.list == nil {
+			t.list = make(map[kernel.Protocol]*Counters)
+		}
+		t.list[p] = c
+	}
+	return c
+}
+
+func (t *traffic) each(fn func(kernel.Protocol, *Counters)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for p, c := range t.list {
+		fn(p, c)
+	}
 }
 
 // QueueStatus is one queue or share group in listings.
@@ -65,10 +97,8 @@ func (b *Broker) Overview() Overview {
 	o.DiskFree, o.DiskLow = b.durable.Disk()
 	b.mu.Lock()
 	o.Connections = len(b.conns)
-	for p, n := range b.counters {
-		o.Protocols[p] = n
-	}
 	b.mu.Unlock()
+	b.node.traffic.each(func(p kernel.Protocol, n *Counters) { o.Protocols[p] = n })
 	for _, t := range b.tenants.load() {
 		o.Exchanges++ // the default one, which no table holds
 		t.table.Load().Exchanges(func(kernel.Exchange) { o.Exchanges++ })

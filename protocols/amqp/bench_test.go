@@ -50,7 +50,7 @@ func benchConn(src *loop) *conn {
 	c.user = "guest"
 	c.link = &fakeLink{n: newFakeNode()}
 	c.watchAlarms()
-	c.count = c.link.Counters()
+	c.count = c.srv.backend.Counters(protocol)
 	c.frames = wire.NewFrameReader(src, DefaultFrameMax)
 	return c
 }
@@ -99,7 +99,7 @@ func BenchmarkPublishConfirm(b *testing.B) {
 type nullMember struct{ settled int64 }
 
 func (m *nullMember) Type() kernel.QueueType        { return kernel.Quorum }
-func (m *nullMember) Pool(*kernel.Pool, func() int) {}
+func (m *nullMember) Pool(pool, func() int) {}
 
 func (m *nullMember) Credit(int) {}
 func (m *nullMember) Settle(_ kernel.Outcome, _ int32, first, last int64) {

@@ -121,7 +121,8 @@ func (c *conn) hold(h heldPublish) error {
 	size := len(h.body) + len(h.header) + heldOverhead
 	fits := len(b.list) == 0 || b.bytes+size <= c.srv.cfg.BlockedBuffer
 	if fits = fits && c.srv.in.Take(size, 0, nil); !fits {
-		if c.holdsDeliveries() {
+		// While no node serves, nothing that it settles would free anything.
+		if !b.link.Alarms().Leader.On && c.holdsDeliveries() {
 			return faultf(wire.ResourceError, "the node is low on %s and the client publishes on regardless", b.link.Alarms().Short())
 		}
 		c.srv.in.Add(size) // it is here already; the client sends no more

@@ -1,7 +1,6 @@
 package amqp
 
 import (
-	"github.com/trivium-mq/trivium/kernel"
 	"sync/atomic"
 
 	"github.com/trivium-mq/trivium/protocols/amqp/wire"
@@ -16,10 +15,10 @@ type channel struct {
 	closing   bool // channel.close has been sent: all but its answer is discarded
 	content   content
 	pub       publisher
-	confirms  *confirms    // nil unless in confirm mode
-	prefetch  int          // of consumers to come, 0 = unlimited
-	pool      *kernel.Pool // what its consumers hold together, nil = unlimited
-	lastQueue string       // the last one declared, what "" means
+	confirms  *confirms // nil unless in confirm mode
+	prefetch  int       // of consumers to come, 0 = unlimited
+	pool      pool      // what its consumers hold together, nil = unlimited
+	lastQueue string    // the last one declared, what "" means
 	pullers   map[pullKey]*consumer
 
 	confirming atomic.Bool // confirms is set, for listings

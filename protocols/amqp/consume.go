@@ -293,7 +293,7 @@ func (ch *channel) share(limit int) {
 	if limit == 0 {
 		return
 	}
-	ch.pool = kernel.NewPool(limit)
+	ch.pool = ch.c.link.NewPool(limit)
 	o := ch.c.out
 	o.mu.Lock()
 	var all []*consumer
@@ -344,10 +344,11 @@ func (ch *channel) onConsume(m *wire.BasicConsume) error {
 	}
 	k := &consumer{ch: ch, tag: tag, noAck: m.NoAck, prefetch: ch.prefetch, average: assumedBytes}
 	opt := kernel.MemberOptions{AutoSettle: m.NoAck, Exclusive: m.Exclusive, Tag: tag, Channel: int(ch.id), Prefetch: ch.prefetch}
+	var under pool
 	if !m.NoAck {
-		opt.Pool, k.pooled = ch.pool, ch.pool != nil
+		under, k.pooled = ch.pool, ch.pool != nil
 	}
-	if err := ch.join(k, name, opt); err != nil {
+	if err := ch.join(k, name, opt, under); err != nil {
 		return err
 	}
 	if err := ch.streamConsume(m, k, name); err != nil {
@@ -377,14 +378,14 @@ func (ch *channel) notOnStream(what, name string) error {
 }
 
 // join makes k a member of a queue's group.
-func (ch *channel) join(k *consumer, queue string, opt kernel.MemberOptions) error {
+func (ch *channel) join(k *consumer, queue string, opt kernel.MemberOptions, under pool) error {
 	addr, err := ch.c.link.Address(queue)
 	if err != nil {
 		return ch.c.refused(err)
 	}
 	opt.Create = creates(queue)
 	k.topic = addr.Topic
-	k.m, err = ch.c.link.Join(ch.c.ctx, addr, opt, k)
+	k.m, err = ch.c.link.Join(ch.c.ctx, addr, opt, under, k)
 	if err != nil {
 		return ch.c.refused(err)
 	}

@@ -86,7 +86,7 @@ func (n *fakeNode) Anonymous(string, net.Addr) (kernel.Identity, error) {
 
 func (n *fakeNode) Counters(kernel.Protocol) *broker.Counters { return &n.counters }
 
-func (n *fakeNode) HasTenant(tenant string) bool { return tenant == "/" }
+func (n *fakeNode) HasTenant(tenant string) (bool, error) { return tenant == "/", nil }
 
 func (n *fakeNode) Connect(_ kernel.Identity, _ kernel.ConnectionInfo, end func(error)) (link, error) {
 	n.mu.Lock()
@@ -105,8 +105,6 @@ func (l *fakeLink) Close() {
 		m.Leave()
 	}
 }
-
-func (l *fakeLink) Counters() *broker.Counters { return &l.n.counters }
 
 func (l *fakeLink) HasTag(string) bool { return false }
 
@@ -228,7 +226,7 @@ func (l *fakeLink) Address(name string) (kernel.GroupAddress, error) {
 	return kernel.QueueAddress("/", name), nil
 }
 
-func (l *fakeLink) Join(_ context.Context, addr kernel.GroupAddress, opt kernel.MemberOptions, to kernel.Consumer) (member, error) {
+func (l *fakeLink) Join(_ context.Context, addr kernel.GroupAddress, opt kernel.MemberOptions, _ pool, to kernel.Consumer) (member, error) {
 	l.n.mu.Lock()
 	defer l.n.mu.Unlock()
 	q, err := l.find(addr.Topic)
@@ -349,7 +347,9 @@ func (m *fakeMember) hand() []kernel.Delivery {
 
 func (m *fakeMember) Type() kernel.QueueType { return kernel.Classic }
 
-func (m *fakeMember) Pool(*kernel.Pool, func() int) {}
+func (m *fakeMember) Pool(pool, func() int) {}
+
+func (l *fakeLink) NewPool(limit int) pool { return kernel.NewPool(limit) }
 
 func (m *fakeMember) Credit(n int) {
 	if n < 0 { // perhaps within Deliver

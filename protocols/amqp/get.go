@@ -133,7 +133,7 @@ func (ch *channel) puller(key pullKey) (*consumer, error) {
 	}
 	ch.trimPullers()
 	k := &consumer{ch: ch, noAck: key.noAck, stopped: true, pull: true}
-	if err := ch.join(k, key.queue, kernel.MemberOptions{AutoSettle: key.noAck, Pull: true}); err != nil {
+	if err := ch.join(k, key.queue, kernel.MemberOptions{AutoSettle: key.noAck, Pull: true}, nil); err != nil {
 		return nil, err
 	}
 	if ch.pullers == nil {

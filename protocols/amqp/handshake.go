@@ -177,7 +177,9 @@ func (c *conn) open(m *wire.ConnectionOpen, id kernel.Identity) error {
 		c.srv.backend.Counters(protocol).Refused.Add(1)
 		return &fault{code: wire.NotAllowed, text: sprintf(format, args...), id: m.ID()}
 	}
-	if !c.srv.backend.HasTenant(m.VirtualHost) {
+	if known, err := c.srv.backend.HasTenant(m.VirtualHost); err != nil {
+		return refuse("%v", err)
+	} else if !known {
 		return refuse("vhost %s not found", m.VirtualHost)
 	}
 	id.Tenant = m.VirtualHost
@@ -188,7 +190,7 @@ func (c *conn) open(m *wire.ConnectionOpen, id kernel.Identity) error {
 	} else if err != nil {
 		return refuse("%v", err)
 	}
-	c.link, c.count = l, l.Counters()
+	c.link, c.count = l, c.srv.backend.Counters(protocol)
 	c.watchAlarms()
 	listener.Authenticated(c.nc)
 	c.idle = c.patience

@@ -8,7 +8,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/trivium-mq/trivium/kernel/broker"
+	"github.com/trivium-mq/trivium/kernel/edge"
 	"github.com/trivium-mq/trivium/protocols/listener"
 )
 
@@ -35,7 +35,7 @@ const (
 
 // Config is what a Server is made from. Zero values mean the defaults.
 type Config struct {
-	Broker  *broker.Broker
+	Edge    *edge.Edge
 	Logger  zerolog.Logger
 	Version string // shown to clients
 
@@ -90,7 +90,7 @@ type Server struct {
 }
 
 // NewServer makes a server; it does nothing until Serve.
-func NewServer(cfg Config) *Server { return newServer(cfg, node{cfg.Broker}) }
+func NewServer(cfg Config) *Server { return newServer(cfg, node{cfg.Edge}) }
 
 func newServer(cfg Config, b backend) *Server {
 	cfg.setDefaults()
@@ -107,7 +107,7 @@ func (s *Server) Serve(l net.Listener) error { return s.running.Serve(l, s.handl
 
 // Shutdown stops accepting, tells every client to go (320) and waits until all
 // have gone; once ctx is done the rest is cut off. It leaves nothing running.
-// The broker must still work.
+// The edge must still work.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.stopping = true

@@ -1,0 +1,363 @@
+package edge
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/broker"
+)
+
+// settleTime is how long a link that is left may take to say what became of the
+// publishes under way.
+const settleTime = 5 * time.Second
+
+// Conn is one client connection, whichever host serves it. Its methods mean what those
+// of broker.Conn do; those that change or look up something wait while no host serves,
+// and are done again if one stops to serve meanwhile, as all of them may be. Safe for
+// concurrent use.
+type Conn struct {
+	e      *Edge
+	id     kernel.Identity
+	info   kernel.ConnectionInfo
+	ended  func(reason error)
+	once   sync.Once              // of ended
+	now    atomic.Pointer[link]   // nil while there is none
+	alarm  atomic.Pointer[func()] // see WatchAlarms
+	stop   context.Context        // ends when Close begins
+	cancel context.CancelFunc
+
+	mu         sync.Mutex
+	changed    chan struct{} // closed and replaced when now does
+	closed     bool
+	members    map[*member]struct{}
+	pools      map[*pool]struct{}
+	publishers map[*publisher]struct{}
+	memory     memory
+	work       sync.WaitGroup // linking it anew; Add under mu while open
+}
+
+// link is one of the links that a connection has one after the other.
+type link struct {
+	Link
+	c    *Conn
+	host *served
+	over bool  // it is to be left; guarded by c.mu
+	why  error // the reason
+}
+
+// Connect is broker.Broker.Connect. It waits for a host. The end of a host is no reason
+// for end to be called.
+func (e *Edge) Connect(id kernel.Identity, info kernel.ConnectionInfo, end func(reason error)) (*Conn, error) {
+	c := &Conn{
+		e: e, id: id, info: info, ended: end, changed: make(chan struct{}),
+		members: make(map[*member]struct{}), pools: make(map[*pool]struct{}), publishers: make(map[*publisher]struct{}),
+	}
+	c.stop, c.cancel = context.WithCancel(context.Background())
+	var l *link
+	err := e.ask(c.stop, func(h *served) (err error) {
+		l, err = c.connect(h)
+		return err
+	})
+	if err != nil {
+		c.cancel()
+		return nil, err
+	}
+	e.mu.Lock()
+	e.conns[c] = struct{}{}
+	e.mu.Unlock()
+	c.install(l)
+	return c, nil
+}
+
+// connect makes a link.
+func (c *Conn) connect(h *served) (*link, error) {
+	l := &link{c: c, host: h}
+	in, err := h.Connect(c.id, c.info, l.end)
+	if err != nil {
+		return nil, err
+	}
+	l.Link = in
+	return l, nil
+}
+
+// end is what a link's host calls, and whoever knows that another one serves.
+func (l *link) end(reason error) {
+	if !again(reason) {
+		l.c.end(reason)
+		return
+	}
+	c := l.c
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l.over {
+		return
+	}
+	l.over, l.why = true, reason
+	if c.now.Load() == l {
+		c.relinkLocked(l)
+	}
+}
+
+// end tells the front-end, once, that the connection is to be closed.
+func (c *Conn) end(reason error) {
+	c.once.Do(func() {
+		if c.ended != nil {
+			c.ended(reason)
+		}
+	})
+}
+
+// install makes a link the one in use; false if it is over already, or the connection
+// closed.
+func (c *Conn) install(l *link) bool {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		l.Close()
+		return false
+	}
+	c.turnLocked(l)
+	if fn := c.alarm.Load(); fn != nil {
+		l.WatchAlarms(*fn)
+	}
+	h, _ := c.e.current()
+	if h != l.host && !l.over { // Set has not seen it
+		l.over, l.why = true, errMoved
+	}
+	over := l.over
+	if over {
+		c.relinkLocked(l)
+	}
+	c.mu.Unlock()
+	c.tell()
+	return !over
+}
+
+// turnLocked changes the link in use. c.mu is held.
+func (c *Conn) turnLocked(l *link) {
+	c.now.Store(l)
+	close(c.changed)
+	c.changed = make(chan struct{})
+}
+
+// tell has the front-end look at the alarms.
+func (c *Conn) tell() {
+	if fn := c.alarm.Load(); fn != nil {
+		(*fn)()
+	}
+}
+
+// relinkLocked begins to leave a link and make another one. c.mu is held.
+func (c *Conn) relinkLocked(l *link) {
+	if c.closed {
+		return
+	}
+	c.turnLocked(nil)
+	c.work.Add(1)
+	if !c.e.spawn(func() { defer c.work.Done(); c.relink(l) }) {
+		c.work.Done()
+	}
+}
+
+// relink brings the connection from a link that is over to the next.
+func (c *Conn) relink(old *link) {
+	c.tell()
+	c.leave(old)
+	for failures := 0; c.stop.Err() == nil; failures++ {
+		h, changed := c.e.current()
+		if h != nil {
+			err := c.linkTo(h)
+			switch {
+			case err == nil:
+				return
+			case !again(err):
+				c.end(err)
+				return
+			}
+		}
+		c.e.pause(c.stop, changed, failures)
+	}
+}
+
+// leave ends a link: what was published through it has its outcome, if the host still
+// says so.
+func (c *Conn) leave(l *link) {
+	if kernel.CodeOf(l.why) == kernel.CodeUnavailable {
+		ctx, cancel := context.WithTimeout(c.stop, settleTime)
+		for _, p := range list(c, c.publishers) {
+			if p.settleOn(ctx, l) != nil {
+				break
+			}
+		}
+		cancel()
+	}
+	l.Close()
+	for _, m := range list(c, c.members) {
+		m.detach()
+	}
+	for _, p := range list(c, c.pools) {
+		p.detach()
+	}
+}
+
+// list returns the keys of one of a connection's sets.
+func list[T any](c *Conn, set map[*T]struct{}) []*T {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := make([]*T, 0, len(set))
+	for k := range set {
+		out = append(out, k)
+	}
+	return out
+}
+
+// linkTo makes a link with all that the connection had, and takes it into use.
+func (c *Conn) linkTo(h *served) error {
+	select {
+	case c.e.linking <- struct{}{}:
+		defer func() { <-c.e.linking }()
+	case <-c.stop.Done():
+		return nil
+	}
+	l, err := c.connect(h)
+	if err != nil {
+		return err
+	}
+	if err = c.restore(l); err != nil {
+		l.Close()
+		for _, m := range list(c, c.members) {
+			m.detach()
+		}
+		return err
+	}
+	c.install(l)
+	return nil
+}
+
+// restore makes anew what a link had. Nobody joins meanwhile: calls wait.
+func (c *Conn) restore(l *link) error {
+	ctx, cancel := context.WithTimeout(c.stop, c.e.cfg.Patience)
+	defer cancel()
+	if err := c.redeclare(ctx, l); err != nil {
+		return err
+	}
+	for _, p := range list(c, c.pools) {
+		p.attach(l)
+	}
+	for _, m := range list(c, c.members) {
+		if err := m.attach(ctx, l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close is broker.Conn.Close.
+func (c *Conn) Close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.cancel()
+	c.work.Wait()
+	c.e.mu.Lock()
+	delete(c.e.conns, c)
+	c.e.mu.Unlock()
+	if l := c.now.Load(); l != nil {
+		l.Close()
+	}
+}
+
+// linked waits for a link. ctx, the end of the connection and the edge's patience bound
+// it.
+func (c *Conn) linked(ctx context.Context) (*link, error) {
+	if l := c.now.Load(); l != nil {
+		return l, nil
+	}
+	timer := time.NewTimer(c.e.cfg.Patience)
+	defer timer.Stop()
+	for {
+		c.mu.Lock()
+		changed := c.changed
+		c.mu.Unlock()
+		if l := c.now.Load(); l != nil {
+			return l, nil
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			return nil, errNobody
+		case <-ctx.Done():
+			return nil, kernel.Errorf(kernel.CodeUnavailable, "", "", "no node serves now: %v", ctx.Err())
+		case <-c.stop.Done():
+			return nil, errClosed
+		}
+	}
+}
+
+var errClosed error = kernel.Errorf(kernel.CodeUnavailable, "", "", "the connection is closed")
+
+// do calls fn with the link, and with the next one if that stops to serve.
+func (c *Conn) do(ctx context.Context, fn func(*link) error) error {
+	for {
+		l, err := c.linked(ctx)
+		if err != nil {
+			return err
+		}
+		if err = fn(l); !again(err) || !c.left(ctx, l) {
+			return err
+		}
+	}
+}
+
+// passing is how long an error may come before the news that its host does not serve.
+const passing = 300 * time.Millisecond
+
+// left reports whether a link is in use no more, now or in a moment.
+func (c *Conn) left(ctx context.Context, l *link) bool {
+	timer := time.NewTimer(passing)
+	defer timer.Stop()
+	for {
+		c.mu.Lock()
+		changed := c.changed
+		c.mu.Unlock()
+		if c.now.Load() != l {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-timer.C:
+			return false
+		case <-ctx.Done():
+			return false
+		case <-c.stop.Done():
+			return false
+		}
+	}
+}
+
+// Counters is broker.Node.Counters of the connection's protocol.
+func (c *Conn) Counters() *broker.Counters { return c.e.Counters(c.info.Protocol) }
+
+// unlinked is what a connection is short of that has no link.
+var unlinked = &broker.Alarms{Leader: broker.Alarm{On: true, Reason: errNobody.Error()}}
+
+// Alarms is broker.Conn.Alarms. While there is no host, that is the alarm.
+func (c *Conn) Alarms() *broker.Alarms {
+	if l := c.now.Load(); l != nil {
+		return l.Alarms()
+	}
+	return unlinked
+}
+
+// WatchAlarms is broker.Conn.WatchAlarms.
+func (c *Conn) WatchAlarms(fn func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.alarm.Store(&fn)
+	if l := c.now.Load(); l != nil {
+		l.WatchAlarms(fn)
+	}
+}

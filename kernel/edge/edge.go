@@ -1,0 +1,207 @@
+package edge
+
+import (
+	"context"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/broker"
+)
+
+const (
+	// DefaultPatience is how long a call waits for a host.
+	DefaultPatience = 30 * time.Second
+	// linking is how many connections are linked anew at a time: a new host has all
+	// clients of a cluster at its door.
+	linking = 32
+	// retryFirst is the first pause before a host that does not serve yet is asked
+	// again, retryMax the longest.
+	retryFirst = 20 * time.Millisecond
+	retryMax   = time.Second
+)
+
+// Config is what an Edge is made from.
+type Config struct {
+	// Counters are the node's (broker.Node.Counters).
+	Counters func(kernel.Protocol) *broker.Counters
+	// Patience is how long a call waits for a host; 0 is DefaultPatience.
+	Patience time.Duration
+	Logger   zerolog.Logger
+}
+
+// Edge is a node's door to the broker that serves. Safe for concurrent use.
+type Edge struct {
+	cfg     Config
+	linking chan struct{} // places of those that are being linked
+	work    sync.WaitGroup
+
+	mu      sync.Mutex
+	host    *served       // nil = nobody serves
+	changed chan struct{} // closed and replaced when host changes
+	conns   map[*Conn]struct{}
+	closed  bool
+}
+
+// served is one time that a host serves.
+type served struct{ Host }
+
+// New makes an edge that has no host yet.
+func New(cfg Config) *Edge {
+	if cfg.Patience == 0 {
+		cfg.Patience = DefaultPatience
+	}
+	return &Edge{cfg: cfg, linking: make(chan struct{}, linking), changed: make(chan struct{}), conns: make(map[*Conn]struct{})}
+}
+
+// Of makes the edge of a broker that stays, such as a single node's.
+func Of(b *broker.Broker) *Edge {
+	e := New(Config{Counters: b.Counters})
+	e.Set(Local(b))
+	return e
+}
+
+// Set says who serves from now on, nil = nobody. Connections that are linked to another
+// host leave that in good order, if it still does what is asked of it.
+func (e *Edge) Set(h Host) {
+	e.mu.Lock()
+	e.host = nil
+	if h != nil {
+		e.host = &served{h}
+	}
+	close(e.changed)
+	e.changed = make(chan struct{})
+	now := e.host
+	conns := make([]*Conn, 0, len(e.conns))
+	for c := range e.conns {
+		conns = append(conns, c)
+	}
+	e.mu.Unlock()
+	for _, c := range conns {
+		if l := c.now.Load(); l != nil && l.host != now {
+			l.end(errMoved)
+		}
+	}
+}
+
+// errMoved is why a link is left.
+var errMoved = kernel.Errorf(kernel.CodeUnavailable, "", "", "another node serves")
+
+// Close says that nobody will serve any more, and waits for what runs. The connections
+// are to be closed before.
+func (e *Edge) Close() {
+	e.Set(nil)
+	e.mu.Lock()
+	e.closed = true
+	e.mu.Unlock()
+	e.work.Wait()
+}
+
+// current returns the host, nil = nobody, and a channel that is closed when it changes.
+func (e *Edge) current() (*served, <-chan struct{}) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.host, e.changed
+}
+
+// spawn runs fn on a goroutine of the edge; false if it is closed.
+func (e *Edge) spawn(fn func()) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return false
+	}
+	e.work.Go(fn)
+	return true
+}
+
+// retryPause is the pause after so many failures, not the same for all who wait.
+func retryPause(failures int) time.Duration {
+	d := min(retryFirst<<min(failures, 10), retryMax)
+	return d/2 + rand.N(d/2)
+}
+
+// again reports whether an error says that the host does not serve, or that nobody
+// knows whether it has.
+func again(err error) bool {
+	code := kernel.CodeOf(err)
+	return err != nil && (code == kernel.CodeUnavailable || code == kernel.CodeUnknown)
+}
+
+// ask asks the host that serves, and the next one if it does not any more. ctx and the
+// edge's patience bound it.
+func (e *Edge) ask(ctx context.Context, fn func(*served) error) error {
+	ctx, cancel := context.WithTimeout(ctx, e.cfg.Patience)
+	defer cancel()
+	for failures := 0; ; failures++ {
+		h, changed := e.current()
+		err := errNobody
+		if h != nil {
+			if err = fn(h); !again(err) {
+				return err
+			}
+		}
+		if !e.pause(ctx, changed, failures) {
+			return err
+		}
+	}
+}
+
+// errNobody says that there is no host.
+var errNobody error = kernel.Errorf(kernel.CodeUnavailable, "", "", "no node serves now")
+
+// pause waits until changed is closed, or for a while; false if ctx ends before.
+func (e *Edge) pause(ctx context.Context, changed <-chan struct{}, failures int) bool {
+	timer := time.NewTimer(retryPause(failures))
+	defer timer.Stop()
+	select {
+	case <-changed:
+	case <-timer.C:
+	case <-ctx.Done():
+		return false
+	}
+	return true
+}
+
+// Authenticate is broker.Broker.Authenticate.
+func (e *Edge) Authenticate(ctx context.Context, tenant, user, password string, remote net.Addr) (id kernel.Identity, err error) {
+	err = e.ask(ctx, func(h *served) (err error) {
+		id, err = h.Authenticate(ctx, tenant, user, password, remote)
+		return err
+	})
+	return id, err
+}
+
+// Admit is broker.Broker.Admit.
+func (e *Edge) Admit(tenant, user string, remote net.Addr) (id kernel.Identity, err error) {
+	err = e.ask(context.Background(), func(h *served) (err error) {
+		id, err = h.Admit(tenant, user, remote)
+		return err
+	})
+	return id, err
+}
+
+// Anonymous is broker.Broker.Anonymous.
+func (e *Edge) Anonymous(tenant string, remote net.Addr) (id kernel.Identity, err error) {
+	err = e.ask(context.Background(), func(h *served) (err error) {
+		id, err = h.Anonymous(tenant, remote)
+		return err
+	})
+	return id, err
+}
+
+// HasTenant is broker.Broker.HasTenant.
+func (e *Edge) HasTenant(tenant string) (ok bool, err error) {
+	err = e.ask(context.Background(), func(h *served) (err error) {
+		ok, err = h.HasTenant(tenant)
+		return err
+	})
+	return ok, err
+}
+
+// Counters is broker.Node.Counters.
+func (e *Edge) Counters(p kernel.Protocol) *broker.Counters { return e.cfg.Counters(p) }

@@ -1,0 +1,284 @@
+package edge
+
+import (
+	"context"
+	"sync"
+
+	"github.com/trivium-mq/trivium/kernel"
+)
+
+// member is broker.Member, whichever host serves. It joins anew at each with the credit
+// that is left: what the client holds of the last one counts until it settles that.
+type member struct {
+	c    *Conn
+	addr kernel.GroupAddress
+	opt  kernel.MemberOptions
+	to   kernel.Consumer
+	kind kernel.QueueType
+
+	mu     sync.Mutex
+	inner  Member // of the link in use, nil = none
+	pool   *pool  // nil = none
+	credit int    // granted, and not handed out
+	ready  chan struct{}
+	over   bool // stopped or left: it joins no more
+}
+
+// Join is broker.Conn.Join.
+func (c *Conn) Join(ctx context.Context, addr kernel.GroupAddress, opt kernel.MemberOptions, under Pool, to kernel.Consumer) (Member, error) {
+	m := &member{c: c, addr: addr, opt: opt, to: to, ready: make(chan struct{})}
+	if under != nil {
+		m.pool = under.(*pool)
+	}
+	err := c.do(ctx, func(l *link) error {
+		in, err := m.join(ctx, l)
+		if err != nil {
+			return err
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.now.Load() != l { // it is over, and the membership with it
+			return errMoved
+		}
+		m.kind = in.Type()
+		m.install(in) // nobody has stopped it yet
+		c.members[m] = struct{}{}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// join joins at the host of a link.
+func (m *member) join(ctx context.Context, l *link) (Member, error) {
+	m.mu.Lock()
+	under := m.pool
+	m.mu.Unlock()
+	var in Pool
+	if under != nil {
+		if in = under.at(); in == nil {
+			return nil, errMoved
+		}
+	}
+	var to kernel.Consumer = tap{m}
+	if a, ok := m.to.(kernel.Admitter); ok {
+		to = admitter{tap{m}, a}
+	}
+	return l.Join(ctx, m.addr, m.opt, in, to)
+}
+
+// install takes a membership into use, with the credit there is; false if the member
+// has stopped.
+func (m *member) install(in Member) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.over {
+		return false
+	}
+	m.inner = in
+	if m.credit != 0 {
+		in.Credit(m.credit)
+	}
+	close(m.ready)
+	return true
+}
+
+// attach joins at a new host, unless the member has stopped. If that refuses it, the
+// membership is over; an error is for CodeUnavailable and the like.
+func (m *member) attach(ctx context.Context, l *link) error {
+	if m.stopped() {
+		return nil
+	}
+	in, err := m.join(ctx, l)
+	switch {
+	case again(err):
+		return err
+	case err != nil:
+		m.c.forget(m)
+		m.to.Ended(err)
+		return nil
+	}
+	if !m.install(in) {
+		in.Leave()
+	}
+	return nil
+}
+
+// detach forgets a membership whose link is closed.
+func (m *member) detach() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.inner != nil {
+		m.inner, m.ready = nil, make(chan struct{})
+	}
+}
+
+// forget drops a member, and what has gone with it.
+func (c *Conn) forget(m *member) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.members, m)
+	c.desertLocked(m)
+}
+
+// desertLocked forgets the queue that has gone with its last consumer, if m was that.
+// c.mu is held.
+func (c *Conn) desertLocked(m *member) {
+	if m.opt.Pull || !m.addr.IsOwn() {
+		return
+	}
+	for o := range c.members {
+		if o != m && o.addr == m.addr && !o.opt.Pull && !o.stopped() {
+			return
+		}
+	}
+	c.memory.deserted(m.addr.Topic)
+}
+
+func (m *member) stopped() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.over
+}
+
+// tap is what a host hands records out to.
+type tap struct{ m *member }
+
+// Deliver implements kernel.Consumer.
+func (t tap) Deliver(batch []kernel.Delivery) {
+	t.m.took(len(batch))
+	t.m.to.Deliver(batch)
+}
+
+func (m *member) took(n int) {
+	m.mu.Lock()
+	m.credit -= n
+	under := m.pool
+	m.mu.Unlock()
+	if under != nil {
+		under.took(n)
+	}
+}
+
+// Ended implements kernel.Consumer. That the host stops ends no membership.
+func (t tap) Ended(reason error) {
+	if again(reason) {
+		return
+	}
+	t.m.c.forget(t.m)
+	t.m.to.Ended(reason)
+}
+
+// admitter is a tap for a consumer that has a say.
+type admitter struct {
+	tap
+	to kernel.Admitter
+}
+
+// Admit implements kernel.Admitter.
+func (a admitter) Admit(records, bytes int) bool { return a.to.Admit(records, bytes) }
+
+// Type is broker.Member.Type.
+func (m *member) Type() kernel.QueueType { return m.kind }
+
+// Credit is broker.Member.Credit.
+func (m *member) Credit(n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.credit += n
+	if m.inner != nil {
+		m.inner.Credit(n)
+	}
+}
+
+// at returns the membership in use.
+func (m *member) at() (in Member, ready <-chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.inner, m.ready
+}
+
+// Pool is broker.Member.Pool.
+func (m *member) Pool(under Pool, held func() int) {
+	m.mu.Lock()
+	if m.pool != nil {
+		m.mu.Unlock()
+		return
+	}
+	in, p := m.inner, under.(*pool)
+	m.mu.Unlock()
+	take := func() int {
+		n := held()
+		p.took(n)
+		m.mu.Lock()
+		m.pool = p
+		m.mu.Unlock()
+		return n
+	}
+	if at := p.at(); in != nil && at != nil {
+		in.Pool(at, take)
+		return
+	}
+	take()
+}
+
+// Settle is broker.Member.Settle. What was handed out by a host that serves no more is
+// settled if nobody else has got it.
+func (m *member) Settle(o kernel.Outcome, partition int32, first, last int64) {
+	if in, _ := m.at(); in != nil {
+		in.Settle(o, partition, first, last)
+	}
+}
+
+// Acquire is broker.Member.Acquire.
+func (m *member) Acquire(max int, fn func(batch []kernel.Delivery, ready int64)) error {
+	for {
+		in, ready := m.at()
+		if in == nil {
+			select {
+			case <-ready:
+				continue
+			case <-m.c.stop.Done():
+				return errClosed
+			}
+		}
+		l := m.c.now.Load()
+		err := in.Acquire(max, func(batch []kernel.Delivery, ready int64) {
+			if m.pool != nil {
+				m.pool.took(len(batch))
+			}
+			fn(batch, ready)
+		})
+		if !again(err) || l != nil && !m.c.left(m.c.stop, l) {
+			return err
+		}
+	}
+}
+
+// Stop is broker.Member.Stop.
+func (m *member) Stop() {
+	m.mu.Lock()
+	m.over = true
+	in := m.inner
+	m.mu.Unlock()
+	m.c.mu.Lock()
+	m.c.desertLocked(m)
+	m.c.mu.Unlock()
+	if in != nil {
+		in.Stop()
+	}
+}
+
+// Leave is broker.Member.Leave.
+func (m *member) Leave() {
+	m.mu.Lock()
+	m.over = true
+	in := m.inner
+	m.mu.Unlock()
+	m.c.forget(m)
+	if in != nil {
+		in.Leave()
+	}
+}

@@ -1,0 +1,111 @@
+package edge
+
+import (
+	"context"
+	"reflect"
+	"slices"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/broker"
+)
+
+// memory is what a connection has declared that lives in memory only, in the order of
+// declaration: it is gone with its host, and is declared again at the next one.
+type memory struct {
+	exchanges []kernel.Exchange
+	queues    []broker.QueueSpec
+	bindings  []kernel.Binding // of or to one of those
+}
+
+func (m *memory) exchange(x kernel.Exchange) {
+	if !m.hasExchange(x.Name) {
+		m.exchanges = append(m.exchanges, x)
+	}
+}
+
+func (m *memory) hasExchange(name string) bool {
+	return slices.ContainsFunc(m.exchanges, func(x kernel.Exchange) bool { return x.Name == name })
+}
+
+func (m *memory) exchangeGone(name string) {
+	m.exchanges = slices.DeleteFunc(m.exchanges, func(x kernel.Exchange) bool { return x.Name == name })
+	m.bindings = slices.DeleteFunc(m.bindings, func(b kernel.Binding) bool {
+		return b.Exchange == name || b.ToExchange && b.Queue == name
+	})
+}
+
+func (m *memory) queue(q broker.QueueSpec) {
+	if !m.hasQueue(q.Name) {
+		m.queues = append(m.queues, q)
+	}
+}
+
+func (m *memory) hasQueue(name string) bool {
+	return slices.ContainsFunc(m.queues, func(q broker.QueueSpec) bool { return q.Name == name })
+}
+
+func (m *memory) queueGone(name string) {
+	m.queues = slices.DeleteFunc(m.queues, func(q broker.QueueSpec) bool { return q.Name == name })
+	m.bindings = slices.DeleteFunc(m.bindings, func(b kernel.Binding) bool { return !b.ToExchange && b.Queue == name })
+}
+
+func (m *memory) bind(b kernel.Binding) {
+	lives := m.hasExchange(b.Exchange) || !b.ToExchange && m.hasQueue(b.Queue) || b.ToExchange && m.hasExchange(b.Queue)
+	if lives && !slices.ContainsFunc(m.bindings, same(b)) {
+		m.bindings = append(m.bindings, b)
+	}
+}
+
+func (m *memory) unbind(b kernel.Binding) { m.bindings = slices.DeleteFunc(m.bindings, same(b)) }
+
+func same(b kernel.Binding) func(kernel.Binding) bool {
+	return func(o kernel.Binding) bool { return reflect.DeepEqual(b, o) }
+}
+
+// deserted forgets a queue that goes by itself, having lost its last consumer.
+func (m *memory) deserted(name string) {
+	for _, q := range m.queues {
+		if q.Name == name && q.AutoDelete {
+			m.queueGone(name)
+			return
+		}
+	}
+}
+
+// redeclare makes at a new host what the connection had at the old one. What somebody
+// else has made there meanwhile, differently, is not the connection's any more.
+func (c *Conn) redeclare(ctx context.Context, l *link) error {
+	c.mu.Lock()
+	m := memory{slices.Clone(c.memory.exchanges), slices.Clone(c.memory.queues), slices.Clone(c.memory.bindings)}
+	c.mu.Unlock()
+	for _, x := range m.exchanges {
+		if err := l.DeclareExchange(ctx, x); again(err) {
+			return err
+		} else if err != nil {
+			c.dropped(err, func(m *memory) { m.exchangeGone(x.Name) })
+		}
+	}
+	for _, q := range m.queues {
+		if _, err := l.DeclareQueue(ctx, q); again(err) {
+			return err
+		} else if err != nil {
+			c.dropped(err, func(m *memory) { m.queueGone(q.Name) })
+		}
+	}
+	for _, b := range m.bindings {
+		if err := l.Bind(ctx, b); again(err) {
+			return err
+		} else if err != nil {
+			c.dropped(err, func(m *memory) { m.unbind(b) })
+		}
+	}
+	return nil
+}
+
+// dropped forgets what could not be made again.
+func (c *Conn) dropped(err error, forget func(*memory)) {
+	c.e.cfg.Logger.Info().Err(err).Str("connection", c.info.Name).Msg("what a connection had declared could not be declared again")
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	forget(&c.memory)
+}

@@ -1,0 +1,131 @@
+package edge
+
+import (
+	"context"
+	"sync"
+
+	"github.com/trivium-mq/trivium/kernel"
+)
+
+// publisher is broker.Publisher, whichever host serves. While none does, publishes are
+// refused with CodePressure. Those under way when a host is lost have CodeUnknown as
+// their outcome; where nobody asks for outcomes the connection is ended then, because a
+// message must not go missing silently.
+type publisher struct {
+	c    *Conn
+	done kernel.Completion
+
+	mu     sync.Mutex // a link that is left settles while the owner publishes
+	on     *link      // what inner belongs to
+	inner  Publisher
+	closed bool
+}
+
+// Publisher is broker.Conn.Publisher.
+func (c *Conn) Publisher(done kernel.Completion) Publisher {
+	p := &publisher{c: c, done: done}
+	if done == nil {
+		p.done = unheard{c}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.publishers[p] = struct{}{}
+	return p
+}
+
+// unheard takes the outcomes that nobody asks for.
+type unheard struct{ c *Conn }
+
+// Completed implements kernel.Completion.
+func (u unheard) Completed(_ uint64, res kernel.Result) {
+	if again(res.Err) {
+		u.c.end(errLost)
+	}
+}
+
+// Flush implements kernel.Completion.
+func (unheard) Flush() {}
+
+// errLost ends a connection whose publishes may be lost.
+var errLost = kernel.Errorf(kernel.CodeUnknown, "", "", "messages that were published without confirms may be lost: the node that served has gone")
+
+// errUnlinked refuses a publish while nobody serves.
+var errUnlinked = &kernel.Error{Code: kernel.CodePressure, Detail: "no node serves now"}
+
+// ToExchange is broker.Publisher.ToExchange.
+func (p *publisher) ToExchange(exchange, key string, r *kernel.Record, opt kernel.PublishOptions, token uint64) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	in := p.bind()
+	if in == nil {
+		return 0, errUnlinked
+	}
+	matched, err := in.ToExchange(exchange, key, r, opt, token)
+	return matched, p.judge(err)
+}
+
+// RetainAt is broker.Publisher.RetainAt.
+func (p *publisher) RetainAt(exchange, key string, r *kernel.Record, opt kernel.PublishOptions, token uint64) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	in := p.bind()
+	if in == nil {
+		return 0, errUnlinked
+	}
+	matched, err := in.RetainAt(exchange, key, r, opt, token)
+	return matched, p.judge(err)
+}
+
+// bind returns the publisher of the link in use, nil = there is none. p.mu is held.
+func (p *publisher) bind() Publisher {
+	l := p.c.now.Load()
+	if l == nil {
+		return nil
+	}
+	if p.on != l {
+		p.on, p.inner = l, l.Publisher(p.done)
+	}
+	return p.inner
+}
+
+// judge turns the refusal of a host that does not serve any more into one that passes.
+// p.mu is held.
+func (p *publisher) judge(err error) error {
+	if err != nil && kernel.CodeOf(err) == kernel.CodeUnavailable && p.c.left(p.c.stop, p.on) {
+		return errUnlinked
+	}
+	return err
+}
+
+// Settle is broker.Publisher.Settle.
+func (p *publisher) Settle(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.inner == nil {
+		return nil
+	}
+	return p.inner.Settle(ctx)
+}
+
+// settleOn waits for what was published through a link that is left.
+func (p *publisher) settleOn(ctx context.Context, l *link) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.on != l {
+		return nil
+	}
+	return p.inner.Settle(ctx)
+}
+
+// Close is broker.Publisher.Close.
+func (p *publisher) Close() {
+	p.mu.Lock()
+	in := p.inner
+	p.mu.Unlock()
+	if in != nil {
+		in.Close()
+	}
+	p.c.mu.Lock()
+	delete(p.c.publishers, p)
+	p.c.mu.Unlock()
+}
