@@ -244,7 +244,8 @@ func TestKeepAlive(t *testing.T) {
 	p := open(t, shared, req)
 	begin := time.Now()
 	p.wantEnd(wire.KeepAliveTimeout)
-	if d := time.Since(begin); d < 1400*time.Millisecond || d > 3*time.Second {
+	// The tests of protocols/mqtt are exact; here the machine may be busy.
+	if d := time.Since(begin); d < 1400*time.Millisecond || d > 8*time.Second {
 		t.Errorf("ended after %v", d)
 	}
 	watch.wantMessages(true, "gone")
@@ -302,13 +303,13 @@ func TestWillDelay(t *testing.T) {
 	watch := open(t, shared, clean(wire.V5))
 	watch.subscribe(wire.Filter{Name: topic, QoS: 1})
 	req := v5(name("delayed"))
-	req.Will = &wire.Will{Topic: topic, Payload: []byte("late"), QoS: 1, Delay: 1}
+	req.Will = &wire.Will{Topic: topic, Payload: []byte("late"), QoS: 1, Delay: 3}
 	_ = open(t, shared, req).c.Close()
 	p := open(t, shared, req) // in time
 	begin := time.Now()
 	_ = p.c.Close()
 	watch.wantMessages(true, "late")
-	if d := time.Since(begin); d < 900*time.Millisecond {
+	if d := time.Since(begin); d < 2900*time.Millisecond {
 		t.Errorf("published after %v", d)
 	}
 	watch.quiet()
