@@ -65,11 +65,13 @@ func TestExpiresArgument(t *testing.T) {
 func TestUnusedQueuesExpire(t *testing.T) {
 	ownOnly(t) // RabbitMQ closes a channel that publishes just as a queue goes
 	ch := confirming(t)
+	const life = int32(1000) // longer than it takes to use a queue
 	used := name("used")
-	_, err := ch.QueueDeclare(used, true, false, false, false, amqp091.Table{"x-expires": int32(100)})
+	_, err := ch.QueueDeclare(used, true, false, false, false, amqp091.Table{"x-expires": life})
 	must(t, err)
 	got, err := ch.Consume(used, "tag", true, false, false, false, nil)
 	must(t, err)
+	var unused []string
 	for _, q := range []struct {
 		kind                           string
 		durable, autoDelete, exclusive bool
@@ -77,9 +79,12 @@ func TestUnusedQueuesExpire(t *testing.T) {
 		{"classic", true, false, false}, {"quorum", true, false, false}, {"classic", false, true, false}, {"classic", false, false, true},
 	} {
 		n := name("q")
-		_, err := ch.QueueDeclare(n, q.durable, q.autoDelete, q.exclusive, false, amqp091.Table{"x-queue-type": q.kind, "x-expires": int32(100)})
+		_, err := ch.QueueDeclare(n, q.durable, q.autoDelete, q.exclusive, false, amqp091.Table{"x-queue-type": q.kind, "x-expires": life})
 		must(t, err)
 		must(t, ch.QueueBind(n, n, "amq.direct", false, nil))
+		unused = append(unused, n)
+	}
+	for _, n := range unused {
 		goneUnasked(t, confirming(t), n)
 	}
 	harness.Confirmed(t, ch, "", used, amqp091.Publishing{Body: []byte("to whom it is kept for")})
