@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 
 	"github.com/trivium-mq/trivium/kernel"
 )
@@ -50,18 +51,19 @@ func TestPublisherSettle(t *testing.T) {
 
 // TestSettleEnds: it does not wait for ever for outcomes that do not come.
 func TestSettleEnds(t *testing.T) {
-	s, stop := newSink(nil), make(chan struct{})
+	s := newSink(nil)
 	s.Completed(1, kernel.Result{})
-	if err := s.await(context.Background(), 1, stop); err != nil {
+	if err := s.await(context.Background(), 1); err != nil {
 		t.Error(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if err := s.await(ctx, 2, stop); !errors.Is(err, context.Canceled) {
+	if err := s.await(ctx, 2); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	close(stop)
-	wantCode(t, s.await(context.Background(), 2, stop), kernel.CodeUnavailable)
+	synctest.Test(t, func(t *testing.T) {
+		wantCode(t, newSink(nil).await(context.Background(), 1), kernel.CodeUnavailable)
+	})
 }
 
 // TestQueueType: a queue's state and its members know what it was declared as.
