@@ -13,6 +13,7 @@ func (n *node) cluster() broker.Cluster {
 	c := &n.config.Cluster
 	return broker.Cluster{
 		Listen: string(c.Listen), Advertise: c.Advertise, Join: c.Join, TLS: c.Certificates(), Fronts: n.told(), Heartbeat: c.Heartbeat,
+		Rejoin: c.Rejoin == "auto",
 	}
 }
 

@@ -25,7 +25,7 @@ type peer struct {
 // openPeer opens a node that founds a cluster (join is empty) or joins one.
 func openPeer(t *testing.T, dir, id, address, join string) *peer {
 	t.Helper()
-	cfg := Config{DataDir: dir, NodeID: id, Logger: zerolog.Nop(), Cluster: Cluster{Listen: address, Heartbeat: time.Second}}
+	cfg := Config{DataDir: dir, NodeID: id, Logger: zerolog.Nop(), Cluster: Cluster{Listen: address, Heartbeat: time.Second, Rejoin: true}}
 	if join != "" {
 		cfg.Cluster.Join = []string{join}
 	}

@@ -51,6 +51,9 @@ type Cluster struct {
 	TLS *cluster.TLS
 	// Fronts are the addresses that clients are told, by listener.
 	Fronts map[string]string
+	// Rejoin has a member whose log or checkpoints are damaged join its cluster again as a
+	// new node; without, it does not start.
+	Rejoin bool
 	// Heartbeat is how long nodes hear nothing of a leader before they elect another;
 	// 0 = 1 s.
 	Heartbeat time.Duration

@@ -25,6 +25,7 @@ const (
 // replicas are what a node holds of its groups, in the order of opening.
 type replicas struct {
 	lock    io.Closer
+	again   *rejoin       // joins its cluster again because of damage; nil = it does not
 	cluster *cluster.Node // nil without a cluster listener
 	wal     *wal.WAL
 	kv      *kv.Store
@@ -52,14 +53,14 @@ func Open(cfg Config) (*Broker, error) {
 	return b, nil
 }
 
-func (n *Node) openReplicas(ctx context.Context) (err error) {
-	fsys := n.cfg.FS
-	if fsys == nil {
-		fsys = vfs.OS()
-	}
+// openDir opens the replicas on the data directory. After an error they are to be closed.
+func (n *Node) openDir(ctx context.Context, fsys vfs.FS) (err error) {
 	dir := n.cfg.DataDir
 	join := n.clustered() && len(n.cfg.Cluster.Join) > 0
 	if n.file, n.lock, err = claimDir(fsys, dir, n.cfg.NodeID, join); err != nil {
+		return err
+	}
+	if err := n.resume(fsys, dir); err != nil {
 		return err
 	}
 	if n.clustered() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -169,10 +170,13 @@ func (n *Node) meet(ctx context.Context, fsys vfs.FS, dir string) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrCluster, err)
 	}
-	f := &n.file
+	f, seeds := &n.file, c.Join
+	if n.again != nil {
+		seeds = append(slices.Clone(seeds), cluster.Addresses(fsys, dir, n.again.Former.Cluster)...)
+	}
 	n.cluster, err = cluster.Open(cluster.Config{
 		Identity: cluster.Identity{Node: f.Node, Raft: f.raftID(), Cluster: f.Cluster, Incarnation: f.Incarnation},
-		Listener: l, Advertise: c.Advertise, Seeds: c.Join, TLS: c.TLS, FS: fsys, Dir: dir, Fronts: c.Fronts,
+		Listener: l, Advertise: c.Advertise, Seeds: seeds, Former: n.again.former(), TLS: c.TLS, FS: fsys, Dir: dir, Fronts: c.Fronts,
 		Secret: f.Secret, Version: n.cfg.Version, Low: n.lowOnDisk, Clock: kernel.Millis, OnClock: n.follow, OnRefused: n.expelled, Logger: n.log,
 	})
 	if err != nil {
@@ -190,6 +194,10 @@ func (n *Node) meet(ctx context.Context, fsys vfs.FS, dir string) error {
 		return err
 	default:
 		f.Cluster, f.Secret = w.Cluster, w.Secret
+	}
+	if r := n.again; r != nil {
+		n.log.Warn().Str("dir", r.Aside).Msg("the node is in the cluster again: what was damaged is set aside in the data directory, and may be removed when nobody wants to look at it")
+		return r.settle(fsys, dir, *f)
 	}
 	return writeNodeFile(fsys, dir, *f)
 }

@@ -27,7 +27,7 @@ var ErrDamaged = errors.New("the data directory is damaged")
 
 // ErrMember: a member of a cluster is not to go on with less than it had.
 var ErrMember = errors.New("the node is a member of a cluster, and what it has lost the others have: " +
-	"`trivium cluster remove NODE` at one of them, then start it with an empty data directory and --join")
+	"`trivium cluster remove NODE` at one of them, then start it with an empty data directory and --join (cluster.rejoin auto does that for a damaged log or checkpoint)")
 
 // advise adds to an error of damage what to do about it.
 func (n *Node) advise(err error) error {
@@ -46,7 +46,14 @@ func (n *Node) advise(err error) error {
 
 // isDamage reports whether an error is about what is on the disk.
 func isDamage(err error) bool {
-	for _, damage := range []error{wal.ErrCorrupt, wal.ErrMissing, raftgroup.ErrCorrupt, checkpoint.ErrCorrupt, keyfile.ErrDamaged, ErrIncomplete} {
+	return rotten(err) || errors.Is(err, wal.ErrMissing) || errors.Is(err, ErrIncomplete)
+}
+
+// rotten reports whether an error says that what had been written to the log or to a
+// checkpoint is not there any more. A log that is missing as a whole is no such: its disk
+// may not be mounted.
+func rotten(err error) bool {
+	for _, damage := range []error{wal.ErrCorrupt, raftgroup.ErrCorrupt, checkpoint.ErrCorrupt, keyfile.ErrDamaged} {
 		if errors.Is(err, damage) {
 			return true
 		}

@@ -102,3 +102,32 @@ func removeAll(fsys vfs.FS, dir string) error {
 	}
 	return fsys.Remove(dir)
 }
+
+// moveTree moves a directory with what is in it, file by file: what is there already
+// stays. One that is missing is none.
+func moveTree(fsys vfs.FS, from, to string) error {
+	names, err := fsys.List(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		err = fsys.MkdirAll(to)
+	}
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		old, now := path.Join(from, name), path.Join(to, name)
+		move := fsys.Rename
+		if _, err := fsys.List(old); err == nil {
+			move = func(from, to string) error { return moveTree(fsys, from, to) }
+		}
+		if err := move(old, now); err != nil {
+			return err
+		}
+	}
+	if err := errors.Join(fsys.SyncDir(to), fsys.SyncDir(from)); err != nil {
+		return err
+	}
+	return fsys.Remove(from)
+}

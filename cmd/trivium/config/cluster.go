@@ -17,6 +17,7 @@ type Cluster struct {
 	CA        string        `key:"ca" about:"''file'' with the authority that signed the certificates of all nodes, PEM; needed beyond the loopback"`
 	Cert      string        `key:"cert" about:"''file'' with this node's certificate, which names trivium-node-ID, PEM"`
 	Key       string        `key:"key" about:"''file'' with its private key, PEM"`
+	Rejoin    string        `key:"rejoin" default:"auto" choice:"auto|off" about:"whether a member whose log or checkpoints are damaged sets them aside and joins again as a new node, or does not start"`
 	Heartbeat time.Duration `key:"heartbeat" default:"500ms" min:"100ms" max:"30s" about:"how long nodes of a cluster wait for a leader before they elect another one"`
 }
 
