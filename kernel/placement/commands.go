@@ -6,13 +6,19 @@ import (
 	"github.com/trivium-mq/trivium/kernel"
 )
 
-// do logs a command and waits for its result. A ctx that ends leaves the
-// outcome unknown. Every command may be repeated.
-func (g *Group) do(ctx context.Context, body []byte) (commandResult, error) {
-	ch, err := g.prop.command(body)
+// do logs a command, which changes what holds back records of topics (see changes), and
+// waits for its result. A ctx that ends leaves the outcome unknown. Every command may be
+// repeated.
+func (g *Group) do(ctx context.Context, body []byte, topics ...kernel.TopicID) (commandResult, error) {
+	ch, err := g.prop.command(body, topics...)
 	if err != nil {
 		return commandResult{}, err
 	}
+	return result(ctx, ch)
+}
+
+// result waits for the result of a command.
+func result(ctx context.Context, ch <-chan commandResult) (commandResult, error) {
 	select {
 	case res := <-ch:
 		return res, res.err
@@ -58,7 +64,7 @@ func (g *Group) DropTopic(ctx context.Context, topic kernel.TopicID, revision ui
 // SetRetention replaces the retention of all partitions of a topic, unless a
 // command of a higher revision was there before.
 func (g *Group) SetRetention(ctx context.Context, topic kernel.TopicID, r kernel.Retention, revision uint64) error {
-	_, err := g.do(ctx, setRetentionCommand(topic, r, revision))
+	_, err := g.do(ctx, setRetentionCommand(topic, r, revision), topic)
 	return err
 }
 
@@ -80,7 +86,7 @@ func (g *Group) CreateGroup(ctx context.Context, spec GroupSpec, revision uint64
 	if err != nil {
 		return 0, err
 	}
-	res, err := g.do(ctx, cmd)
+	res, err := g.do(ctx, cmd, spec.changing()...)
 	if err != nil {
 		return 0, err
 	}
@@ -93,7 +99,11 @@ func (g *Group) CreateGroup(ctx context.Context, spec GroupSpec, revision uint64
 
 // SetOwner changes whether a group holds back deletion: CodeNotFound.
 func (g *Group) SetOwner(ctx context.Context, id GroupID, owner bool) error {
-	_, err := g.do(ctx, setOwnerCommand(id, owner))
+	sh := g.machine.share(id)
+	if sh == nil {
+		return noGroup(id)
+	}
+	_, err := g.do(ctx, setOwnerCommand(id, owner), sh.topic.id)
 	return err
 }
 

@@ -42,7 +42,8 @@ type batch struct {
 // draft is an entry that is being gathered. It belongs to the proposer.
 type draft struct {
 	batches  []*batch
-	settles  []byte // settlement and trim sections
+	trims    []byte // trim sections
+	settles  []byte // settlement sections
 	commands [][]byte
 	size     int  // bytes of the entry so far, roughly
 	urgent   bool // holds something that waits for its commit
@@ -50,7 +51,7 @@ type draft struct {
 }
 
 func (d *draft) empty() bool {
-	return len(d.batches) == 0 && len(d.settles) == 0 && len(d.commands) == 0
+	return len(d.batches) == 0 && len(d.trims) == 0 && len(d.settles) == 0 && len(d.commands) == 0
 }
 
 // open adds a batch for a set.
@@ -106,7 +107,7 @@ func (d *draft) owe(done kernel.Completion, token uint64, b *batch, delta int32)
 
 // encode makes the entry. The slice is new: the log keeps it.
 func (d *draft) encode(h header) []byte {
-	size := headerSize + len(d.settles)
+	size := headerSize + len(d.trims) + len(d.settles)
 	for _, b := range d.batches {
 		size += batchSectionSize(len(b.targets), b.size())
 		size += onceSize(&b.once)
@@ -124,6 +125,7 @@ func (d *draft) encode(h header) []byte {
 		}
 		data = appendBatchSection(data, b.targets, b.bytes())
 	}
+	data = append(data, d.trims...) // before moves of windows, which the settlements may have
 	data = append(data, d.settles...)
 	for _, c := range d.commands {
 		data = appendCommandSection(data, c)

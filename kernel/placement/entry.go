@@ -51,6 +51,9 @@ func batchSectionSize(targets, batch int) int {
 	return 1 + 5 + targets*binary.MaxVarintLen64 + 5 + batch
 }
 
+// trimSectionSize is an upper bound of what appendTrimSection adds.
+const trimSectionSize = 1 + 2*binary.MaxVarintLen64
+
 func appendTrimSection(dst []byte, p PartitionID, start int64) []byte {
 	dst = append(dst, sectionTrim)
 	dst = binary.AppendUvarint(dst, uint64(p))

@@ -31,7 +31,8 @@ type flight struct {
 	term     uint64 // leadership that made its settlements
 	pend     []pending
 	commands []chan<- commandResult // capacity 1 each, in the order of the entry; nil: nobody asks
-	settles  []byte                 // its settlement and trim sections, to repeat them
+	settles  []byte                 // its settlement sections, to repeat them
+	changes  []kernel.TopicID       // whose changes end with it
 	bytes    int64                  // held against the in-flight budget
 	guards   []guarded              // and against gates of full groups
 	born     int64                  // when it was proposed, in nanoseconds
@@ -81,7 +82,7 @@ func (f *flight) reset() {
 	clear(f.answers)
 	clear(f.keyed)
 	old := *f
-	*f = flight{commands: old.commands[:0], answers: old.answers[:0], keyed: old.keyed[:0]}
+	*f = flight{commands: old.commands[:0], answers: old.answers[:0], keyed: old.keyed[:0], changes: old.changes[:0]}
 	if cap(old.pend) <= keep {
 		f.pend = old.pend[:0]
 	}

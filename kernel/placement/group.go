@@ -67,6 +67,7 @@ func newGroup(cfg Config) *Group {
 	g.machine.sealBytes, g.machine.nextSeal = g.limits.SealBytes, g.limits.SealBytes
 	g.out.failed = g.fail
 	g.out.landed = func(flights []*flight) {
+		g.changed(flights)
 		g.prop.landed(flights)
 		g.disk.wrote(g.metrics.Bytes.Load())
 	}

@@ -211,7 +211,7 @@ func (s *shard) unlead(reason error) {
 	}
 	s.term = 0
 	s.lapsed = false
-	s.section, s.urgent = s.section[:0], false
+	s.section, s.urgent, s.cuts = s.section[:0], false, s.cuts[:0]
 	s.unlist()
 	s.commitPins() // in vain: those who wait are told
 	for _, t := range s.topics {

@@ -330,14 +330,6 @@ func (p *proposer) settleWith(term uint64, section, command []byte, done kernel.
 	d.post(command, done, 0)
 	p.added(d, len(command))
 	d.urgent = hurry || urgent || len(d.settles) >= settleCap
-	due := p.due()
-	wait := !due && !d.urgent && p.later()
-	p.mu.Unlock()
-	switch {
-	case due:
-		p.seal()
-	case wait:
-		p.delay()
-	}
+	p.leave(d)
 	return nil
 }

@@ -14,4 +14,6 @@ const (
 	unknownIsDone = false
 	// noLease hands out records whether or not another node may lead.
 	noLease = false
+	// staleTrims logs trims although what holds records back is about to change.
+	staleTrims = false
 )

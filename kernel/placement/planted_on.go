@@ -12,4 +12,5 @@ var (
 	lostLetters      = planted == "lostLetters"
 	unknownIsDone    = planted == "unknownIsDone"
 	noLease          = planted == "noLease"
+	staleTrims       = planted == "staleTrims"
 )

@@ -53,6 +53,7 @@ type proposer struct {
 	gate    gate
 
 	tails   map[PartitionID]*tail
+	changes changes
 	batches []*batch // for reuse
 	kept    int      // bytes in them
 	drafts  []*draft
@@ -60,7 +61,7 @@ type proposer struct {
 }
 
 func newProposer(boot uint64, limit int64, out *completer, c clock) *proposer {
-	p := &proposer{boot: boot, limit: limit, out: out, clock: c, tails: make(map[PartitionID]*tail)}
+	p := &proposer{boot: boot, limit: limit, out: out, clock: c, tails: make(map[PartitionID]*tail), changes: make(changes)}
 	p.room = func() error { return nil }
 	p.delay = func() {}
 	p.open = p.newDraft()
@@ -125,7 +126,7 @@ func (p *proposer) added(d *draft, size int) {
 	p.bytes.Add(held)
 }
 
-// settle adds a section of settlements or trims made in term. Unless urgent it
+// settle adds a section of settlements made in term. Unless urgent it
 // waits a little for company.
 func (p *proposer) settle(term uint64, section []byte, urgent bool) {
 	p.mu.Lock()
@@ -137,6 +138,12 @@ func (p *proposer) settle(term uint64, section []byte, urgent bool) {
 	d.settles = append(d.settles, section...)
 	d.size += len(section)
 	d.urgent = d.urgent || urgent || len(d.settles) >= settleCap
+	p.leave(d)
+}
+
+// leave ends a step that has added to d what can wait a little for company, and lets go
+// of mu.
+func (p *proposer) leave(d *draft) {
 	due := p.due()
 	wait := !due && !d.urgent && p.later() // also behind an entry in flight: its end does not make them due
 	p.mu.Unlock()
@@ -163,9 +170,9 @@ func (p *proposer) settleTimeout() {
 	p.seal()
 }
 
-// command adds a command and returns where its result will be sent.
-func (p *proposer) command(body []byte) (<-chan commandResult, error) {
-	ch := make(chan commandResult, 1)
+// command adds a command, which changes what holds back records of topics (see changes),
+// and returns where its result will be sent.
+func (p *proposer) command(body []byte, topics ...kernel.TopicID) (<-chan commandResult, error) {
 	p.mu.Lock()
 	if p.stopped || p.term == 0 {
 		err := errNotLeading
@@ -175,16 +182,24 @@ func (p *proposer) command(body []byte) (<-chan commandResult, error) {
 		p.mu.Unlock()
 		return nil, err
 	}
-	d := p.draftFor(len(body))
-	d.commands = append(d.commands, body)
-	d.flight.commands = append(d.flight.commands, ch)
-	p.added(d, len(body))
+	ch := p.request(p.draftFor(len(body)), body, topics...)
 	due := p.due()
 	p.mu.Unlock()
 	if due {
 		p.seal()
 	}
 	return ch, nil
+}
+
+// request adds a command to a draft. The caller holds mu.
+func (p *proposer) request(d *draft, body []byte, topics ...kernel.TopicID) <-chan commandResult {
+	ch := make(chan commandResult, 1)
+	d.commands = append(d.commands, body)
+	d.flight.commands = append(d.flight.commands, ch)
+	d.flight.changes = append(d.flight.changes, topics...)
+	p.changes.begin(topics...)
+	p.added(d, len(body))
+	return ch
 }
 
 // due says whether a draft is to be sent now.
@@ -264,9 +279,7 @@ func (p *proposer) failed(counter uint64, cause error) {
 		p.remove(f)
 		p.release(f)
 		if f.term == p.term && len(f.settles) > 0 {
-			d := p.draftFor(len(f.settles))
-			d.settles = append(d.settles, f.settles...)
-			d.size += len(f.settles)
+			p.again(f)
 		}
 		f.err = errNotApplied
 		p.out.post(f)

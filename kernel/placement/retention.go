@@ -15,12 +15,17 @@ const (
 	trimShares  = 8
 )
 
+// trimPatience is how many ticks it takes until a trim that has not come about is asked
+// for again: its entry may have been refused.
+const trimPatience = 10
+
 // lanePart is what the shard keeps of a partition for its retention.
 type lanePart struct {
 	retention kernel.Retention
-	asked     int64 // start that has been proposed
-	listed    bool  // in the shard's list of partitions to look at
-	expiring  int64 // partition.expiring as of the shard
+	asked     int64  // start that has been proposed
+	askedAt   uint64 // tick of the shard at which it was
+	listed    bool   // in the shard's list of partitions to look at
+	expiring  int64  // partition.expiring as of the shard
 }
 
 // floorMoved notes that more of a partition may be deleted.
@@ -36,8 +41,13 @@ func (s *shard) floorMoved(p *partition) {
 			return
 		}
 	}
-	if !c.listed {
-		c.listed = true
+	s.list(p)
+}
+
+// list has the next tick look at a partition.
+func (s *shard) list(p *partition) {
+	if !p.cut.listed {
+		p.cut.listed = true
 		s.trims = append(s.trims, p)
 	}
 }
@@ -63,12 +73,17 @@ func (s *shard) sweep() {
 	if s.term == 0 {
 		return
 	}
+	kept := s.trims[:0]
 	for _, p := range s.trims {
 		if len(p.topic.lane.parts) > 0 { // else it was dropped, with the groups that held it back
 			s.trim(p, s.deletable(p))
 		}
+		if p.cut.listed = p.cut.asked > p.log.Start() && len(p.topic.lane.parts) > 0; p.cut.listed {
+			kept = append(kept, p)
+		}
 	}
-	s.unlist()
+	clear(s.trims[len(kept):])
+	s.trims = kept
 	var settled int64
 	count := s.budget.over.Load()
 	for _, t := range s.topics {
@@ -134,11 +149,13 @@ func (s *shard) floors(p *partition) (used, owned int64) {
 
 // trim proposes that a partition starts at start.
 func (s *shard) trim(p *partition, start int64) {
-	if start <= p.cut.asked || start <= p.log.Start() {
+	c := &p.cut
+	if start <= p.log.Start() || start <= c.asked && s.ticks-c.askedAt < trimPatience {
 		return
 	}
-	p.cut.asked = start
-	s.section = appendTrimSection(s.section, p.id, start)
+	c.asked, c.askedAt = start, s.ticks
+	s.cuts = append(s.cuts, cut{p, start})
+	s.list(p) // until it has come about
 }
 
 // trimmed follows a trim of the log: what is gone counts as settled.

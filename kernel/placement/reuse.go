@@ -56,7 +56,7 @@ func (p *proposer) recycle(d *draft) {
 	if cap(settles) > 2*settleCap {
 		settles = nil
 	}
-	*d = draft{batches: d.batches[:0], commands: d.commands[:0], settles: settles}
+	*d = draft{batches: d.batches[:0], commands: d.commands[:0], settles: settles, trims: d.trims[:0]}
 	if len(p.drafts) < keepDrafts {
 		p.drafts = append(p.drafts, d)
 	}

@@ -22,12 +22,13 @@ func (g *Group) Rewind(ctx context.Context, id GroupID, to kernel.Position) erro
 	}
 	s := sh.topic.shard
 	var want []uint64
+	var moved <-chan commandResult
 	err = errStopped
-	s.call(func() { want, err = s.rewind(sh, offsets) })
+	s.call(func() { want, moved, err = s.rewind(sh, offsets) })
 	if err != nil {
 		return err
 	}
-	if _, err := g.do(ctx, barrierCommand()); err != nil {
+	if _, err := result(ctx, moved); err != nil {
 		return err
 	}
 	err = errStopped
@@ -71,34 +72,35 @@ func (m *machine) positions(t *topic, to kernel.Position) (map[int32]int64, erro
 }
 
 // rewind hands the moves of a share's windows to the proposer, behind all that
-// has been settled, and returns how often each window will have been moved then.
-func (s *shard) rewind(sh *share, to map[int32]int64) (want []uint64, err error) {
+// has been settled, and returns how often each window will have been moved when it is
+// told by moved.
+func (s *shard) rewind(sh *share, to map[int32]int64) (want []uint64, moved <-chan commandResult, err error) {
 	if sh.gone {
-		return nil, noGroup(sh.id)
+		return nil, nil, noGroup(sh.id)
 	}
 	if s.term == 0 {
-		return nil, errNotLeading
+		return nil, nil, errNotLeading
 	}
 	s.activate(sh)
 	sh.extend()
 	s.touch(sh)
 	s.collect()
+	var section []byte
 	for _, w := range sh.windows {
 		want = append(want, w.seeks+1)
 		at, ok := to[w.part.index]
 		if !ok {
 			at = w.part.log.Start() // made since
 		}
-		st, err := w.SeekTo(at)
+		st, err := w.SeekTo(max(at, w.part.cut.asked)) // what lies below may go before
 		if err != nil {
-			return nil, errNotLeading
+			return nil, nil, errNotLeading
 		}
 		s.encoded = st.AppendTo(s.encoded[:0])
-		s.section = appendSettlementSection(s.section, sh.id, w.part.id, s.encoded)
+		section = appendSettlementSection(section, sh.id, w.part.id, s.encoded)
 	}
-	s.urgent = true
-	s.collect()
-	return want, nil
+	moved, err = s.prop.move(s.term, section, sh.topic.id)
+	return want, moved, err
 }
 
 // sought follows a move of a window that has been applied.

@@ -65,6 +65,7 @@ type shard struct {
 	applied    sharegroup.Settlement
 	encoded    []byte
 	section    []byte
+	cuts       []cut // trims of this step
 	urgent     bool
 	dead       []sharegroup.Dead
 	views      []record.View
@@ -341,6 +342,7 @@ func (s *shard) collect() {
 	clear(s.touched)
 	s.touched = s.touched[:0]
 	s.commitPins()
+	s.commitTrims()
 	if len(s.section) > 0 || s.urgent {
 		s.prop.settle(s.term, s.section, s.urgent)
 		s.section, s.urgent = s.section[:0], false
