@@ -72,6 +72,18 @@ func (p *proposer) move(term uint64, section []byte, topic kernel.TopicID) (<-ch
 	return ch, nil
 }
 
+// unlessChanging is command for what a shard has decided about a topic: errChanging while
+// changes of the topic are on their way.
+func (p *proposer) unlessChanging(body []byte, topic kernel.TopicID) (<-chan commandResult, error) {
+	p.mu.Lock()
+	changing := p.changes[topic] > 0
+	p.mu.Unlock()
+	if changing { // else the shard has taken in all moves, which only it makes
+		return nil, errChanging
+	}
+	return p.command(body)
+}
+
 // cut is a trim that is to be logged.
 type cut struct {
 	part  *partition

@@ -150,6 +150,23 @@ func TestChangesInOneStep(t *testing.T) {
 	}
 }
 
+// TestDropEmptyOfMoved: a queue that is about to be moved back is not dropped because it
+// was empty.
+func TestDropEmptyOfMoved(t *testing.T) {
+	g := newChanging(t, true)
+	s, sh := g.shards[0], g.machine.groups[1]
+	_, _, err := s.rewind(sh, map[int32]int64{})
+	must(t, err)
+	_, err = s.dropEmpty(sh, 2)
+	if err != errChanging {
+		t.Fatalf("%v, want %v", err, errChanging)
+	}
+	g.all()
+	if _, err = s.dropEmpty(sh, 2); err != errNotEmpty {
+		t.Errorf("%v, want %v", err, errNotEmpty)
+	}
+}
+
 // TestRefusedTrim: a trim whose entry was refused is not proposed again as it was, since
 // the topic may have changed, but decided again after a while.
 func TestRefusedTrim(t *testing.T) {

@@ -7,7 +7,10 @@ import (
 	"github.com/trivium-mq/trivium/kernel"
 )
 
-var errNotEmpty = &kernel.Error{Code: kernel.CodePrecondition, Detail: "it is not empty"}
+var (
+	errNotEmpty = &kernel.Error{Code: kernel.CodePrecondition, Detail: "it is not empty"}
+	errChanging = &kernel.Error{Code: kernel.CodePrecondition, Detail: "its groups change"}
+)
 
 // end is how far a partition had got.
 type end struct {
@@ -28,18 +31,34 @@ func (g *Group) DropEmpty(ctx context.Context, topic kernel.TopicID, id GroupID,
 		if sh == nil {
 			return noGroup(id)
 		}
-		var ends []end
-		empty := false
-		sh.topic.shard.call(func() { ends, empty = sh.emptyAt() })
-		if !empty {
-			break
-		}
-		_, err := g.do(ctx, dropEmptyCommand(topic, ends, revision))
-		if kernel.CodeOf(err) != kernel.CodePrecondition {
+		var done <-chan commandResult
+		err := error(errStopped)
+		sh.topic.shard.call(func() { done, err = sh.topic.shard.dropEmpty(sh, revision) })
+		switch err {
+		case nil:
+			if _, err = result(ctx, done); kernel.CodeOf(err) != kernel.CodePrecondition {
+				return err
+			}
+		case errChanging: // it may be moved back
+			if _, err = g.do(ctx, barrierCommand()); err != nil {
+				return err
+			}
+		default:
 			return err
 		}
 	}
 	return errNotEmpty
+}
+
+// dropEmpty proposes to drop the topic of a share in which nothing is, and returns where
+// it is told what has come of it.
+func (s *shard) dropEmpty(sh *share, revision uint64) (<-chan commandResult, error) {
+	ends, empty := sh.emptyAt()
+	if !empty {
+		return nil, errNotEmpty
+	}
+	topic := sh.topic.id
+	return s.prop.unlessChanging(dropEmptyCommand(topic, ends, revision), topic)
 }
 
 // emptyAt says up to where there is nothing in the share. The shard calls it.
