@@ -97,7 +97,7 @@ func (w *world) make(l *wlife) bool {
 			specs[k] = PartitionSpec{Index: int32(k), Retention: st.retention}
 		}
 		for _, id := range do(createPartitionsCommand(topicN(byte(i+1)), specs, 1)) {
-			t.parts = append(t.parts, PartitionID(id))
+			t.addPart(PartitionID(id), topicN(byte(i+1)))
 		}
 		for k := range st.groups {
 			spec := GroupSpec{Address: kernel.GroupAddress{Tenant: "/", Group: fmt.Sprint(k), Topic: fmt.Sprint(i)},
@@ -112,6 +112,7 @@ func (w *world) make(l *wlife) bool {
 				return false
 			}
 			t.addGroup(GroupID(ids[0]), spec.Topic, k == 0, i == simLimited)
+			t.byID[GroupID(ids[0])].turns = st.retention != kernel.RetainDay && k == st.groups-1
 		}
 	}
 	ids = do(createPartitionsCommand(topicN(91), []PartitionSpec{{Retention: kernel.RetainDay}}, 1))
@@ -119,7 +120,7 @@ func (w *world) make(l *wlife) bool {
 	if len(ids) == 0 || len(group) == 0 {
 		return false
 	}
-	t.parts = append(t.parts, PartitionID(ids[0]))
+	t.addPart(PartitionID(ids[0]), topicN(91))
 	t.addGroup(GroupID(group[0]), topicN(91), true, false)
 	w.clients = append(w.clients, &wpinner{wconn: wconn{w: w}, took: map[place]bool{}, g: t.byID[GroupID(group[0])]})
 	return w.err == nil
@@ -172,7 +173,7 @@ func (w *world) calm(n *wnode) {
 func (w *world) act() {
 	n := w.nodes[w.rng.Intn(len(w.nodes))]
 	runs := n.alive() && n.life.raft.Awake()
-	k := w.rng.Intn(100)
+	k := w.rng.Intn(102)
 	switch {
 	case k < 18:
 		w.net.Advance(time.Duration(w.rng.Intn(15)) * time.Millisecond)
@@ -227,8 +228,24 @@ func (n *wlife) some(k int) {
 		}
 	case k < 99:
 		n.pull()
-	default:
+	case k < 100:
 		n.churn()
+	default:
+		n.turnOwner()
+	}
+}
+
+// turnOwner has a group begin to hold records back, or cease to.
+func (n *wlife) turnOwner() {
+	var turning []*wgroup
+	for _, g := range n.w.truth.groups {
+		if g.turns {
+			turning = append(turning, g)
+		}
+	}
+	g := turning[n.w.rng.Intn(len(turning))]
+	if n.serves() {
+		n.g.prop.command(setOwnerCommand(g.id, n.w.rng.Intn(2) == 0), g.topic) //nolint:errcheck // if it leads
 	}
 }
 

@@ -23,6 +23,8 @@ type truth struct {
 	sent    []*wsent          // by token
 	content map[place]uint64  // token at an offset
 	parts   []PartitionID
+	topics  map[PartitionID]kernel.TopicID
+	starts  map[PartitionID]int64 // as of what is committed
 	tomb    PartitionID
 	groups  []*wgroup
 	byID    map[GroupID]*wgroup
@@ -52,6 +54,7 @@ type attempt struct {
 type wgroup struct {
 	id           GroupID
 	owner, dying bool
+	turns        bool // it is an owner at times
 	topic        kernel.TopicID
 	delivered    map[place]bool
 	handed       map[place]uint64    // the highest term of a leader who has handed it out
@@ -70,7 +73,12 @@ type wordlet struct {
 
 func (t *truth) init(w *world) {
 	t.w, t.entries, t.tokens, t.tombed, t.content = w, map[uint64]uint64{}, map[uint64]bool{}, map[uint64]bool{}, map[place]uint64{}
-	t.byID = map[GroupID]*wgroup{}
+	t.byID, t.topics, t.starts = map[GroupID]*wgroup{}, map[PartitionID]kernel.TopicID{}, map[PartitionID]int64{}
+}
+
+func (t *truth) addPart(id PartitionID, topic kernel.TopicID) {
+	t.parts = append(t.parts, id)
+	t.topics[id] = topic
 }
 
 func (t *truth) addGroup(id GroupID, topic kernel.TopicID, owner, dying bool) {
@@ -120,6 +128,12 @@ func (t *truth) committed(l *raft.Log) {
 				continue
 			}
 			t.settlement(r.group, r.partition, r.body, l)
+		case sectionTrim:
+			if r.term == l.Term {
+				t.trim(r.partition, r.start)
+			}
+		case sectionCommand:
+			t.command(r.body)
 		}
 	}
 	if r.err != nil {
@@ -171,6 +185,28 @@ func (t *truth) settlement(group GroupID, part PartitionID, body []byte, l *raft
 				t.settle(g, place{part, o}, kernel.Refuse, l)
 			}
 		}
+	}
+}
+
+// trim takes in that a partition begins elsewhere: nothing goes that a group holds back
+// which is an owner at this place in the log.
+func (t *truth) trim(part PartitionID, start int64) {
+	for _, g := range t.groups {
+		for o := t.starts[part]; g.owner && g.topic == t.topics[part] && o < start; o++ {
+			if g.settled[place{part, o}] == 0 {
+				t.w.failf("partition %d: offset %d goes, group %d has not settled it", part, o, g.id)
+			}
+		}
+	}
+	t.starts[part] = max(t.starts[part], start)
+}
+
+// command takes in which groups are owners.
+func (t *truth) command(body []byte) {
+	if d := (&decoder{b: body}); d.byte() == cmdSetOwner {
+		id, owner := GroupID(d.uvarint()), d.bool()
+		t.byID[id].owner = owner
+		t.w.seen.turns++
 	}
 }
 
