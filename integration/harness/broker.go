@@ -4,10 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -113,7 +111,7 @@ func serveArguments(at Addresses, dir string) []string {
 	return []string{"serve", "--data", dir, "--amqp", at.AMQP, "--mqtt", at.MQTT, "--kafka", at.Kafka, "--http", at.HTTP, "--cluster", "off"}
 }
 
-// freeAddresses returns loopback addresses that were free a moment ago.
+// freeAddresses returns loopback addresses for a node.
 func freeAddresses() (at Addresses, err error) {
 	for _, addr := range []*string{&at.AMQP, &at.MQTT, &at.Kafka, &at.HTTP} {
 		if *addr, err = freeAddress(); err != nil {
@@ -121,34 +119,6 @@ func freeAddresses() (at Addresses, err error) {
 		}
 	}
 	return at, nil
-}
-
-// given are the ports that a test of this process has got: none gets one twice, since
-// what it was for may not be listening yet.
-var given struct {
-	sync.Mutex
-	ports map[string]bool
-}
-
-// freeAddress returns a loopback address that was free a moment ago.
-func freeAddress() (string, error) {
-	given.Lock()
-	defer given.Unlock()
-	if given.ports == nil {
-		given.ports = map[string]bool{}
-	}
-	for {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return "", fmt.Errorf("find a free port: %w", err)
-		}
-		addr := l.Addr().String()
-		_ = l.Close()
-		if !given.ports[addr] {
-			given.ports[addr] = true
-			return addr, nil
-		}
-	}
 }
 
 // process is the binary as it runs, one life after the other.

@@ -21,10 +21,8 @@ import (
 func reference(t *testing.T) harness.Addresses {
 	t.Helper()
 	harness.NeedProgram(t, "mosquitto")
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := harness.FreeAddress()
 	must(t, err)
-	addr := l.Addr().String()
-	must(t, l.Close())
 	_, port, _ := net.SplitHostPort(addr)
 	conf := filepath.Join(t.TempDir(), "mosquitto.conf")
 	must(t, os.WriteFile(conf, []byte("listener "+port+" 127.0.0.1\nallow_anonymous true\npersistence false\n"), 0o600))
