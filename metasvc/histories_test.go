@@ -220,6 +220,9 @@ func (s *simulation) settleDown() {
 	s.last = true
 	s.net.Heal()
 	for _, n := range s.nodes {
+		if n.left != nil {
+			n.crash() // or it would go on, on a disk that it has lost
+		}
 		n.fault.Clear()
 	}
 	for range 200 {
