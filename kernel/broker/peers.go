@@ -127,7 +127,7 @@ func (n *Node) DialTunnel(ctx context.Context, meta []byte) (net.Conn, error) {
 		return nil, err
 	}
 	if n.cluster == nil {
-		return nil, kernel.Errorf(kernel.CodeUnavailable, "", "", "the node has no peers")
+		return nil, errNoPeers()
 	}
 	return n.cluster.DialTunnel(ctx, leader, meta)
 }

@@ -154,7 +154,7 @@ func (n *Node) admit(ctx context.Context, c net.Conn, h transport.Hello) error {
 		return strangers(self, h.From)
 	case h.From.Raft == self.Raft:
 		return twin(self, h.From)
-	case h.Kind == transport.KindTunnel && !n.knows(h.From):
+	case (h.Kind == transport.KindTunnel || h.Kind == transport.KindClient) && !n.knows(h.From):
 		return noMember(h.From) // the one that serves knows all
 	}
 	return n.welcome(ctx, h.From, h.Kind)
@@ -217,6 +217,7 @@ func (n *Node) welcome(ctx context.Context, id Identity, kind transport.Kind) er
 		}
 		n.met.replace(before, id)
 		n.links.drop(id.Raft)
+		n.clients.links.drop(id.Raft)
 	}
 	if kind != transport.KindGroup {
 		return nil

@@ -34,6 +34,7 @@ type Node struct {
 	seen    *witness
 	book    *book
 	tunnels *tunnels
+	clients *clients
 
 	self     atomic.Pointer[Identity]
 	replicas atomic.Pointer[Replicas]
@@ -71,6 +72,7 @@ func Open(cfg Config) (*Node, error) {
 		Admit: n.admit, Verify: n.verify, Resolve: n.resolve, Witness: n.seen, Timeout: callTime, Logger: n.log,
 	})
 	n.rpc = serveRPC(n, n.mux.Listener(transport.KindRPC))
+	n.clients.serve(n.mux.Listener(transport.KindClient))
 	return n, nil
 }
 
@@ -80,7 +82,8 @@ func newNode(cfg Config) (*Node, error) {
 	}
 	n := &Node{cfg: cfg, log: cfg.Logger, met: newAcquaintances(), tunnels: newTunnels(), wake: make(chan struct{}, 1),
 		sending: make(chan struct{}, maxSegmentStreams), stall: segmentStall}
-	n.seen, n.links = newWitness(n), newLinks(n)
+	n.seen, n.links = newWitness(n), newLinks(n, transport.KindRPC, newCaller)
+	n.clients = newClients(n)
 	var err error
 	if cfg.TLS != nil {
 		if n.keys, err = openKeys(*cfg.TLS, cfg.Identity.Node); err != nil {
@@ -163,6 +166,7 @@ func (n *Node) Close() error {
 		n.work.Wait()
 		n.links.close()
 		n.rpc.close()
+		n.clients.close()
 		n.sends.Wait()
 		err = n.mux.Close()
 		n.tunnels.close()

@@ -125,14 +125,7 @@ type rpcServer struct {
 }
 
 func serveRPC(n *Node, l net.Listener) *rpcServer {
-	s := &rpcServer{done: make(chan struct{}), grpc: grpc.NewServer(
-		grpc.Creds(trust{}), grpc.ForceServerCodec(codec{}),
-		grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage), grpc.MaxConcurrentStreams(maxStreams),
-		grpc.MaxHeaderListSize(16<<10), grpc.ConnectionTimeout(5*time.Second), grpc.WaitForHandlers(true),
-		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTime / 2}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveTime / 2, PermitWithoutStream: true}),
-	)}
-	s.grpc.RegisterService(&grpc.ServiceDesc{
+	return serveGRPC(l, n, &grpc.ServiceDesc{
 		ServiceName: serviceName,
 		HandlerType: (*any)(nil),
 		Methods: []grpc.MethodDesc{
@@ -140,7 +133,18 @@ func serveRPC(n *Node, l net.Listener) *rpcServer {
 			method(n, "Barrier", n.answerBarrier),
 		},
 		Streams: []grpc.StreamDesc{{StreamName: "Segment", ServerStreams: true, Handler: func(_ any, s grpc.ServerStream) error { return n.answerSegment(s) }}},
-	}, n)
+	}, grpc.ForceServerCodec(codec{}), grpc.MaxConcurrentStreams(maxStreams))
+}
+
+// serveGRPC serves a service on the connections of a listener.
+func serveGRPC(l net.Listener, n *Node, service *grpc.ServiceDesc, more ...grpc.ServerOption) *rpcServer {
+	s := &rpcServer{done: make(chan struct{}), grpc: grpc.NewServer(append(more,
+		grpc.Creds(trust{}), grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
+		grpc.MaxHeaderListSize(16<<10), grpc.ConnectionTimeout(5*time.Second), grpc.WaitForHandlers(true),
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTime / 2}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveTime / 2, PermitWithoutStream: true}),
+	)...)}
+	s.grpc.RegisterService(service, n)
 	go func() {
 		defer close(s.done)
 		_ = s.grpc.Serve(l) // until close
@@ -172,9 +176,11 @@ func (s *rpcServer) close() {
 	<-s.done
 }
 
-// links are the connections to other nodes for calls.
+// links are the connections to other nodes for calls, or for clients.
 type links struct {
 	node   *Node
+	kind   transport.Kind
+	open   func(net.Conn) (*grpc.ClientConn, error)
 	mu     sync.Mutex
 	list   map[string]*link // by Raft name
 	closed bool
@@ -187,7 +193,9 @@ type link struct {
 	conn    *grpc.ClientConn
 }
 
-func newLinks(n *Node) *links { return &links{node: n, list: map[string]*link{}} }
+func newLinks(n *Node, k transport.Kind, open func(net.Conn) (*grpc.ClientConn, error)) *links {
+	return &links{node: n, kind: k, open: open, list: map[string]*link{}}
+}
 
 // call calls a method of the node of a Raft name, or of whoever is at the address if
 // that is "". It returns who has answered. When the connection is refused the error is
@@ -211,18 +219,15 @@ func (l *links) call(ctx context.Context, raftID, address, method string, req, r
 
 // get returns a connection; one that is for no Raft name belongs to the caller.
 func (l *links) get(ctx context.Context, raftID, address string) (*link, error) {
-	l.mu.Lock()
-	k := l.list[raftID]
-	l.mu.Unlock()
-	if k != nil && k.address == address {
+	if k := l.known(raftID, address); k != nil {
 		return k, nil
 	}
-	c, who, err := l.node.mux.Dial(ctx, address, transport.Hello{Kind: transport.KindRPC, To: raftID})
+	c, who, err := l.node.mux.Dial(ctx, address, transport.Hello{Kind: l.kind, To: raftID})
 	if err != nil {
 		return nil, err
 	}
-	k = &link{who: who, address: address}
-	if k.conn, err = newClient(c); err != nil {
+	k := &link{who: who, address: address}
+	if k.conn, err = l.open(c); err != nil {
 		_ = c.Close()
 		return nil, err
 	}
@@ -246,11 +251,26 @@ func (l *links) get(ctx context.Context, raftID, address string) (*link, error) 
 	return k, nil
 }
 
+// known returns the connection to a node at an address, nil if there is none.
+func (l *links) known(raftID, address string) *link {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if k := l.list[raftID]; k != nil && k.address == address {
+		return k
+	}
+	return nil
+}
+
+// newCaller runs gRPC for calls on a connection.
+func newCaller(c net.Conn) (*grpc.ClientConn, error) {
+	return newClient(c, grpc.WithDefaultCallOptions(grpc.ForceCodec(codec{}), grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)))
+}
+
 // newClient runs gRPC on a connection, once.
-func newClient(c net.Conn) (*grpc.ClientConn, error) {
+func newClient(c net.Conn, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	once := make(chan net.Conn, 1)
 	once <- c
-	conn, err := grpc.NewClient("passthrough:///node",
+	conn, err := grpc.NewClient("passthrough:///node", append(more,
 		grpc.WithTransportCredentials(trust{}),
 		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
 			select {
@@ -260,10 +280,9 @@ func newClient(c net.Conn) (*grpc.ClientConn, error) {
 				return nil, errors.New("the connection has ended")
 			}
 		}),
-		grpc.WithDefaultCallOptions(grpc.ForceCodec(codec{}), grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: keepaliveTime, Timeout: keepaliveTime / 2}),
 		grpc.WithIdleTimeout(0), grpc.WithDisableServiceConfig(), grpc.WithNoProxy(),
-	)
+	)...)
 	if err == nil {
 		conn.Connect()
 	}

@@ -32,6 +32,7 @@ const (
 	KindGroup  Kind = 1 + iota // the messages of a Raft group
 	KindRPC                    // gRPC
 	KindTunnel                 // bytes of a client
+	KindClient                 // gRPC for clients: what a front-end asks of the node that serves
 )
 
 // Identity is who a node says it is.

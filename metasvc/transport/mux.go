@@ -96,9 +96,12 @@ func NewMux(cfg MuxConfig) *Mux {
 		cfg.Timeout = 10 * time.Second
 	}
 	m := &Mux{
-		cfg:    cfg,
-		fresh:  newNewcomers(maxNewcomers),
-		kinds:  map[Kind]*queue{KindRPC: newQueue(cfg.Listener.Addr(), rpcBacklog), KindTunnel: newQueue(cfg.Listener.Addr(), tunnelBacklog)},
+		cfg:   cfg,
+		fresh: newNewcomers(maxNewcomers),
+		kinds: map[Kind]*queue{
+			KindRPC: newQueue(cfg.Listener.Addr(), rpcBacklog), KindTunnel: newQueue(cfg.Listener.Addr(), tunnelBacklog),
+			KindClient: newQueue(cfg.Listener.Addr(), rpcBacklog),
+		},
 		groups: map[uint32]*layer{},
 	}
 	m.ctx, m.cancel = context.WithCancel(context.Background())
