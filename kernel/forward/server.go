@@ -1,0 +1,109 @@
+package forward
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/broker"
+	"github.com/trivium-mq/trivium/kernel/cluster"
+	"github.com/trivium-mq/trivium/metasvc/codec"
+)
+
+// openTime is how long a stream may be without its first frame.
+const openTime = 10 * time.Second
+
+// Server serves clients of other nodes with the broker of this one. It implements
+// cluster.ClientServer. Safe for concurrent use.
+type Server struct {
+	serving func() *broker.Broker
+	log     zerolog.Logger
+
+	mu     sync.Mutex
+	closed bool
+	open   map[*session]struct{}
+	work   sync.WaitGroup
+}
+
+var _ cluster.ClientServer = (*Server)(nil)
+
+// NewServer makes a server. serving returns the broker of this node's present
+// leadership, nil while another node serves: then clients are refused with
+// CodeUnavailable. It is called for each client and login, from any goroutine.
+func NewServer(serving func() *broker.Broker, log zerolog.Logger) *Server {
+	return &Server{serving: serving, log: log, open: make(map[*session]struct{})}
+}
+
+// Close ends all streams and waits for what they have started. Clients should have left
+// before, as they do when the broker closes: what they have published and do not know of
+// is unknown to them.
+func (s *Server) Close() {
+	s.mu.Lock()
+	s.closed = true
+	for c := range s.open {
+		c.stream.Close()
+	}
+	s.mu.Unlock()
+	s.work.Wait()
+}
+
+// ServeClient implements cluster.ClientServer.
+func (s *Server) ServeClient(from string, stream Stream) error {
+	c := newSession(stream)
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		stream.Close()
+		return errGone()
+	}
+	s.open[c] = struct{}{}
+	s.work.Add(1)
+	s.mu.Unlock()
+	defer s.work.Done()
+	defer func() {
+		s.mu.Lock()
+		delete(s.open, c)
+		s.mu.Unlock()
+	}()
+	err := c.run(s.serving())
+	if errors.Is(err, errMalformed) {
+		s.log.Error().Err(err).Str("node", from).Msg("the connection of a client of another node is ended")
+	}
+	return err
+}
+
+// AnswerLogin implements cluster.ClientServer.
+func (s *Server) AnswerLogin(ctx context.Context, _ string, req []byte) ([]byte, error) {
+	r := read(req)
+	what, tenant, user, password, remote := r.Byte(), r.String(), r.String(), r.String(), r.addr()
+	if err := r.Done(); err != nil {
+		return nil, fmt.Errorf("%w: a login: %w", errMalformed, err)
+	}
+	b := s.serving()
+	if b == nil {
+		return appendError(nil, errGone()), nil
+	}
+	var id kernel.Identity
+	var err error
+	switch what {
+	case askAuthenticate:
+		id, err = b.Authenticate(ctx, tenant, user, password, remote)
+	case askAdmit:
+		id, err = b.Admit(tenant, user, remote)
+	case askAnonymous:
+		id, err = b.Anonymous(tenant, remote)
+	case askTenant:
+		return codec.AppendFlags(appendError(nil, nil), b.HasTenant(tenant)), nil
+	default:
+		return nil, fmt.Errorf("%w: a question of kind %d", errMalformed, what)
+	}
+	if answer := appendError(nil, err); err != nil {
+		return answer, nil
+	}
+	return appendIdentity(appendError(nil, nil), id), nil
+}
