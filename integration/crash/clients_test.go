@@ -30,6 +30,7 @@ func prepare(t *testing.T, b *harness.Broker) {
 // and ok then tells whether it is one.
 type sent struct {
 	body string
+	at   time.Time
 	done <-chan struct{}
 	ok   func() bool
 }
@@ -53,6 +54,7 @@ func newWindow(ctx context.Context, h *history) window {
 				}
 			case <-ctx.Done():
 			}
+			h.wait(time.Since(s.at))
 		}
 	}()
 	return w
@@ -80,11 +82,12 @@ func publishAMQP(ctx context.Context, b *harness.Broker, h *history, round int) 
 	for i := 0; ctx.Err() == nil; i++ {
 		body := fmt.Sprintf("amqp-%d-%d", round, i)
 		h.publish(body)
+		begun := time.Now()
 		ack, err := ch.PublishWithDeferredConfirmWithContext(ctx, "", "work", false, false, amqp.Publishing{DeliveryMode: amqp.Persistent, Body: []byte(body)})
 		if err != nil {
 			break
 		}
-		w.sent <- sent{body, ack.Done(), ack.Acked}
+		w.sent <- sent{body, begun, ack.Done(), ack.Acked}
 	}
 }
 
@@ -150,8 +153,9 @@ func publishMQTT(ctx context.Context, b *harness.Broker, h *history, round int) 
 	for i := 0; ctx.Err() == nil && c.IsConnected(); i++ {
 		body := fmt.Sprintf("mqtt-%d-%d", round, i)
 		h.publish(body)
+		begun := time.Now()
 		tok := c.Publish("sensor/1", 1, false, body)
-		w.sent <- sent{body, tok.Done(), func() bool { return tok.Error() == nil }}
+		w.sent <- sent{body, begun, tok.Done(), func() bool { return tok.Error() == nil }}
 	}
 }
 
