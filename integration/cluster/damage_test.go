@@ -157,47 +157,112 @@ func TestJ3TruncatedSegments(t *testing.T) {
 }
 
 // TestJ4DamagedCheckpoints: a bit has changed in every checkpoint of one node. It
-// decides nothing by them: no queue goes, here or elsewhere.
+// decides nothing by them: no queue goes, here or elsewhere. It joins again by itself.
 func TestJ4DamagedCheckpoints(t *testing.T) {
 	const records = 700
 	a := quiet(t, records)
 	n := a.follower()
-	harness.Wait(t, harness.Patience, "there is a checkpoint", func() bool { return len(files(t, n, ".ckpt")) > 0 })
+	harness.Wait(t, harness.Patience, "there is a checkpoint of the messages", func() bool { return len(checkpoints(t, n)) > 0 })
 	n.Kill()
 	for _, name := range files(t, n, ".ckpt") {
 		flip(t, name)
 	}
-	if err := n.Run(); err != nil {
-		t.Logf("node %d does not start: %.300v", n.ID, err)
-	}
-	for _, other := range a.c.Nodes {
-		if other != n {
-			readBulk(t, other, records)
-		}
-	}
+	a.must(n.Run(), "start with damaged checkpoints")
+	a.rejoined(n, records)
+}
+
+// checkpoints are those of a node's placement group, behind which its log is cut.
+func checkpoints(t *testing.T, n *harness.Node) []string {
+	t.Helper()
+	return slices.DeleteFunc(files(t, n, ".ckpt"), func(name string) bool { return !strings.Contains(name, "placement-") })
 }
 
 // TestRow3DamagedLog: a bit has changed in the middle of one node's write-ahead log,
-// behind it is more. The node does not start, or it has all again; it never leads
-// with a hole.
+// behind it is more. The node joins again by itself, and never leads with a hole.
 func TestRow3DamagedLog(t *testing.T) {
 	const records = 100
 	a := quiet(t, records)
 	n := a.follower()
 	n.Kill()
-	logs := files(t, n, ".wal")
-	flip(t, logs[0])
-	if err := n.Run(); err != nil {
-		t.Logf("node %d does not start: %.300v", n.ID, err)
-	} else {
-		a.whole()
-		a.serveFrom(n)
+	flip(t, files(t, n, ".wal")[0])
+	a.must(n.Run(), "start with a damaged log")
+	a.rejoined(n, records)
+}
+
+// rejoined checks that a node has joined again because of damage: it has all again, and
+// what was damaged lies beside.
+func (a *arena) rejoined(n *harness.Node, records int) {
+	a.t.Helper()
+	a.whole()
+	a.serveFrom(n)
+	for _, one := range a.c.Nodes {
+		readBulk(a.t, one, records)
 	}
-	for _, other := range a.c.Nodes {
-		if other != n {
-			readBulk(t, other, records)
+	if err := a.c.SameChecksums(healed); err != nil {
+		a.t.Error(err)
+	}
+	if aside := asides(a.t, n); len(aside) != 1 || len(aside[0]) == 0 {
+		a.t.Errorf("set aside: %v", aside)
+	}
+}
+
+// asides are the directories with what was damaged at a node.
+func asides(t *testing.T, n *harness.Node) []string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(n.Dir, "damaged-*"))
+	harness.Must(t, err)
+	return names
+}
+
+// TestDamagedMemberUnderLoad: a member whose log is damaged comes back by itself under
+// load, and so does the one that has founded the cluster; nothing that was confirmed is
+// lost, though the other two change meanwhile.
+func TestDamagedMemberUnderLoad(t *testing.T) {
+	full(t)
+	a := newArena(t, harness.ClusterConfig{Nodes: 3}, 22)
+	produceBulk(t, a.c.Nodes, 0, 60)
+	for _, n := range slices.Clone(a.c.Nodes) {
+		n.Kill()
+		flip(t, files(t, n, ".wal")[0])
+		a.must(n.Run(), "start node %d with a damaged log", n.ID)
+		a.whole()
+		a.l.moves(healed)
+		if len(asides(t, n)) != 1 {
+			t.Errorf("node %d has set nothing aside", n.ID)
 		}
 	}
+	readBulk(t, a.leader(), 60)
+	a.judge()
+}
+
+// TestDamagedMemberWaits: while the others are no majority, a member with damage waits,
+// says so, and changes nothing; it comes back when another one does.
+func TestDamagedMemberWaits(t *testing.T) {
+	const records = 100
+	a := quiet(t, records)
+	n := a.follower()
+	down := a.neither(n, a.leader())
+	n.Kill()
+	down.Kill()
+	flip(t, files(t, n, ".wal")[0])
+	ready := make(chan error, 1)
+	go func() { ready <- n.Run() }()
+	harness.Wait(t, harness.Patience, "the node says that it waits", func() bool {
+		log, err := os.ReadFile(n.Logs)
+		return err == nil && strings.Contains(string(log), "not let into the cluster yet")
+	})
+	a.hold(2 * time.Second)
+	select {
+	case err := <-ready:
+		t.Errorf("it does not wait: %v", err)
+	default:
+	}
+	if len(asides(t, n)) > 0 || len(files(t, n, ".wal")) == 0 {
+		t.Error("something has changed")
+	}
+	a.must(down.Run(), "start the other one")
+	a.must(<-ready, "start with a damaged log")
+	a.rejoined(n, records)
 }
 
 // TestRow12WipedNode: a node whose data directory has gone may not come back under

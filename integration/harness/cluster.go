@@ -31,6 +31,7 @@ type ClusterConfig struct {
 	Lose    bool     // with Faults: what is not synced is lost with a kill
 	Guest   bool     // guest is the administrator, not ClusterUser; not with Network
 	Args    []string // further arguments of every node
+	Binary  string   // that nodes begin with; "" = that of the other tests
 }
 
 // Cluster is some nodes that form a cluster, each a process of its own.
@@ -52,6 +53,7 @@ type Node struct {
 	Peers   string // where other nodes reach it, host:port
 	Dir     string // data directory
 	Removed bool   // from the cluster, for good
+	Binary  string // that it runs, from the next Run on
 	Logs    string // file with all that it has written, of all its lives
 
 	cluster *Cluster
@@ -68,9 +70,12 @@ const SpareNodes = 3
 func StartCluster(t testing.TB, config ClusterConfig) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t, config: config}
-	if config.Faults {
+	switch {
+	case config.Faults:
 		c.binary = FaultyBinary(t)
-	} else {
+	case config.Binary != "":
+		c.binary = config.Binary
+	default:
 		c.binary = Binary(t)
 	}
 	var err error
@@ -102,14 +107,14 @@ func (c *Cluster) Add() *Node {
 // not count as one of the cluster; Run starts it.
 func (c *Cluster) Twin(n *Node) *Node {
 	c.t.Helper()
-	twin := &Node{ID: n.ID, Dir: c.t.TempDir(), Logs: filepath.Join(c.logs(), fmt.Sprintf("twin-%d.log", n.ID)), cluster: c}
+	twin := &Node{ID: n.ID, Dir: c.t.TempDir(), Binary: n.Binary, Logs: filepath.Join(c.logs(), fmt.Sprintf("twin-%d.log", n.ID)), cluster: c}
 	Must(c.t, twin.place())
 	c.t.Cleanup(twin.Kill)
 	return twin
 }
 
 func (c *Cluster) add() *Node {
-	n := &Node{ID: len(c.Nodes) + 1, Dir: c.t.TempDir(), cluster: c}
+	n := &Node{ID: len(c.Nodes) + 1, Dir: c.t.TempDir(), Binary: c.binary, cluster: c}
 	n.Logs = filepath.Join(c.logs(), fmt.Sprintf("node-%d.log", n.ID))
 	Must(c.t, n.place())
 	c.Nodes = append(c.Nodes, n)
@@ -164,7 +169,7 @@ func (n *Node) Run() error {
 	defer n.mu.Unlock()
 	argv := append(serveArguments(n.Addresses, n.Dir), "--node-id", strconv.Itoa(n.ID))
 	argv = append(argv, n.peerArguments()...)
-	argv = append(append([]string{n.cluster.binary}, argv...), n.cluster.config.Args...)
+	argv = append(append([]string{n.Binary}, argv...), n.cluster.config.Args...)
 	if n.cluster.Net != nil {
 		argv = n.cluster.Net.Command(n.ID, argv...)
 	}

@@ -22,6 +22,7 @@ type StatusNode struct {
 	Name     string `json:"name"`
 	State    string `json:"state"`
 	Draining bool   `json:"draining"`
+	Version  string `json:"version"`
 	Replicas []struct {
 		Group uint32 `json:"group"`
 		Leads bool   `json:"leads"`
