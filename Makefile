@@ -38,7 +38,7 @@ crash: build ## long crash run: many rounds of kill -9, many more simulated hist
 simulate: ## many simulated histories of clusters: SEEDS (default 200000) from FIRST (default 1)
 	TRIVIUM_HISTORIES=$(or $(SEEDS),200000) TRIVIUM_SEED=$(or $(FIRST),1) $(GO) test -count=1 -timeout 24h -run '^Test(Cluster|Catalog)Histories$$' -v ./kernel/placement ./metasvc
 
-test-cluster: build ## three nodes: every nemesis once, failover and drain times (5-8 minutes; links need root)
+test-cluster: build ## three nodes: every nemesis once, failover and drain times, two versions side by side (6-9 minutes; links need root)
 	TRIVIUM_BIN=$(abspath $(BIN)) TRIVIUM_NEMESES=1 $(GO) test -count=1 -timeout 20m -v ./integration/cluster/... ./integration/harness
 
 chaos: build ## random nemeses on three nodes for MINUTES (default 60); TRIVIUM_SEED replays a round
