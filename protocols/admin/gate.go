@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httputil"
@@ -116,7 +117,29 @@ func (g *Gate) hand(w http.ResponseWriter, r *http.Request) {
 		g.unreachable(w, r, g.cfg.Ready())
 		return
 	}
+	body := &watchedBody{ReadCloser: r.Body}
+	r = r.WithContext(context.WithValue(r.Context(), bodyKey{}, body))
+	r.Body = body
 	g.proxy.ServeHTTP(w, r)
+}
+
+// bodyKey is where a request's context has its watchedBody.
+type bodyKey struct{}
+
+// watchedBody keeps why the body of a request that another node answers could not be
+// read: that is the client's fault, and no other node's. Safe for concurrent use, as
+// the transport reads it beside the handler.
+type watchedBody struct {
+	io.ReadCloser
+	failed atomic.Pointer[error]
+}
+
+func (b *watchedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil && err != io.EOF && !errors.Is(err, http.ErrBodyReadAfterClose) {
+		b.failed.Store(&err)
+	}
+	return n, err
 }
 
 func (g *Gate) dial(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -137,7 +160,13 @@ func forwarded(r *http.Response) error {
 	return nil
 }
 
-func (g *Gate) unreachable(w http.ResponseWriter, _ *http.Request, err error) {
+func (g *Gate) unreachable(w http.ResponseWriter, r *http.Request, err error) {
+	if body, ok := r.Context().Value(bodyKey{}).(*watchedBody); ok {
+		if failed := body.failed.Load(); failed != nil {
+			g.answerError(w, r, unread(*failed, largeBody))
+			return
+		}
+	}
 	reason := "no node serves now"
 	if err != nil {
 		reason += ": " + err.Error()

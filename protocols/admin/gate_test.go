@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
@@ -124,5 +125,46 @@ func TestForwardedStrangersStayStrangers(t *testing.T) {
 			t.Errorf("%+v: known %v, %v", one, c.known.Load(), err)
 		}
 		_ = errors.Join(here.Close(), there.Close())
+	}
+}
+
+// TestForwardedBodyThatIsWrong: a body that cannot be read is its client's fault, whichever
+// node he asks; a node that cannot be reached is not.
+func TestForwardedBodyThatIsWrong(t *testing.T) {
+	serving, there := gateOn(t, GateConfig{Ready: func() error { return nil }})
+	serving.Serving(NewServer(&fakeNode{}, Config{Log: zerolog.Nop()}))
+	forward := func(to string) func(context.Context, net.Conn) (net.Conn, error) {
+		return func(ctx context.Context, _ net.Conn) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "tcp", to)
+		}
+	}
+	_, here := gateOn(t, GateConfig{Ready: func() error { return nil }, Forward: forward(strings.TrimPrefix(there, "http://"))})
+	_, lost := gateOn(t, GateConfig{Ready: func() error { return nil }, Forward: forward("127.0.0.1:1")})
+	const head = "PUT /api/queues/%2F/q HTTP/1.1\r\nHost: x\r\nAuthorization: Basic Z3Vlc3Q6Z3Vlc3Q=\r\nTransfer-Encoding: chunked\r\n\r\n"
+	for _, tc := range []struct {
+		at, body string
+		want     int
+	}{
+		{there, "ZZZ\r\n{}\r\n", http.StatusBadRequest},
+		{here, "ZZZ\r\n{}\r\n", http.StatusBadRequest},
+		{here, "2\r\n{}XX0\r\n\r\n", http.StatusBadRequest},
+		{lost, "2\r\n{}\r\n0\r\n\r\n", http.StatusServiceUnavailable},
+	} {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(tc.at, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(conn, head+tc.body); err != nil {
+			t.Error(err)
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if resp.StatusCode != tc.want {
+			t.Errorf("%q: %s, want %d", tc.body, resp.Status, tc.want)
+		}
+		_ = errors.Join(resp.Body.Close(), conn.Close())
 	}
 }
