@@ -104,6 +104,11 @@ func (a *app) clusterDrain() *cobra.Command {
 		if undo {
 			return c.remove(at)
 		}
+		if wait {
+			if err := someoneElse(c, args[0]); err != nil {
+				return err
+			}
+		}
 		if err := c.put(at, nil); err != nil || !wait {
 			return err
 		}
@@ -114,6 +119,24 @@ func (a *app) clusterDrain() *cobra.Command {
 	cmd.Flags().BoolVar(&wait, "wait", false, "return when it leads nothing any more")
 	cmd.Flags().BoolVar(&undo, "undo", false, "it may lead again")
 	return cmd
+}
+
+// someoneElse returns an error if no other node could ever take over from one: all there
+// are is drained, or there is none. One that cannot be reached now may come back.
+func someoneElse(c *client, node string) error {
+	var s clusterInfo
+	if err := c.get("cluster", &s); err != nil {
+		return err
+	}
+	for _, n := range s.Nodes {
+		if n.Name != node && !n.Draining {
+			return nil
+		}
+	}
+	if len(s.Nodes) > 1 {
+		return fmt.Errorf("nobody can take over from node %s: all others are drained", node)
+	}
+	return fmt.Errorf("nobody can take over from node %s: the cluster has no other node", node)
 }
 
 // awaitDrained waits until a node leads nothing, by what the node that is asked knows.

@@ -65,8 +65,20 @@ func TestClusterCommands(t *testing.T) {
 		t.Errorf("rebalance as JSON: %q %v", out, err)
 	}
 	// It waits for what the node says.
-	if got, _, err := run(t, 200, twoNodes, "", "cluster", "drain", "2", "--wait"); err != nil || len(got) != 2 {
+	if got, _, err := run(t, 200, twoNodes, "", "cluster", "drain", "2", "--wait"); err != nil || len(got) != 3 {
 		t.Errorf("%+v %v", got, err)
+	}
+}
+
+// TestDrainWithNobodyElse: a node that nobody can take over from is not waited for, and not
+// drained either.
+func TestDrainWithNobodyElse(t *testing.T) {
+	alone := `{"cluster":"c","node":"1","nodes":[{"name":"1","state":"serving","draining":false,"leads":[0,1],"replicas":[]}],"groups":[]}`
+	for answer, want := range map[string]string{alone: "the cluster has no other node", twoNodes: "all others are drained"} {
+		got, _, err := run(t, 200, answer, "", "cluster", "drain", "1", "--wait")
+		if err == nil || !strings.Contains(err.Error(), want) || len(got) != 1 || got[0].method != "GET" {
+			t.Errorf("%+v %v, want %s", got, err, want)
+		}
 	}
 }
 
