@@ -3,11 +3,16 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/broker"
+	"github.com/trivium-mq/trivium/kernel/cluster"
 	"github.com/trivium-mq/trivium/kernel/edge"
+	"github.com/trivium-mq/trivium/kernel/forward"
 	"github.com/trivium-mq/trivium/protocols/amqp"
 )
 
@@ -31,12 +36,22 @@ func (n *node) openDoor() {
 		Heartbeat: c.AMQP.Heartbeat.Round(time.Second), FrameMax: c.AMQP.FrameMax, ChannelMax: c.AMQP.ChannelMax,
 		OutTotal: int(n.memory.AMQPOut), InTotal: int(n.memory.AMQPIn), BlockedBuffer: int(c.AMQP.BlockedBuffer),
 	})
+	n.links = forward.NewServer(n.serving, n.log)
+	n.replicas.OnClients(n.links)
 	n.lasting = map[string]*queue{"": newQueue(n.address("amqp"))}
 	for _, f := range n.fronts {
 		if f.Protocol == "amqp" {
 			n.lasting[f.Name] = newQueue(f.l.Addr())
 		}
 	}
+}
+
+// serving is the broker of this node while it serves, else nil.
+func (n *node) serving() *broker.Broker {
+	if s := n.edge.get(); s != nil {
+		return s.broker
+	}
+	return nil
 }
 
 // serveLasting has the servers take the connections of the node's listeners, and those
@@ -99,7 +114,71 @@ func (n *node) watchDoor() {
 	n.door.Close()
 }
 
-// reach makes another node the host as soon as it serves, unless ctx ends before.
+// reachPause is the pause before a node that does not serve yet is asked again.
+const reachPause = 20 * time.Millisecond
+
+// reach makes another node the host as soon as it serves, unless ctx ends before. If it
+// takes no links, clients that have one are asked to connect again: then their bytes are
+// carried.
 func (n *node) reach(ctx context.Context, leader string) {
-	n.door.old.Store(true)
+	host := forward.NewHost(lasting{n.replicas, ctx}, leader)
+	for ctx.Err() == nil {
+		if n.takesBytes(leader) {
+			n.door.old.Store(true)
+			n.door.Evict(errOld)
+			return
+		}
+		if _, err := host.HasTenant(kernel.DefaultTenant); err == nil {
+			n.door.old.Store(false)
+			n.door.Set(host)
+			return
+		}
+		select {
+		case <-time.After(reachPause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+var errOld = kernel.Errorf(kernel.CodeUnknown, "", "", "a node of an earlier version serves now")
+
+// takesBytes reports whether a node is known to take no links.
+func (n *node) takesBytes(raftID string) bool {
+	return slices.ContainsFunc(n.replicas.Members(), func(m cluster.Member) bool { return m.Raft == raftID && m.Bytes })
+}
+
+// lasting has all that goes to a node end with ctx: it may hang, and nothing else would
+// break what leads there.
+type lasting struct {
+	*broker.Node
+	ctx context.Context
+}
+
+// OpenClient implements forward.Peers.
+func (l lasting) OpenClient(ctx context.Context, raftID string) (forward.Stream, error) {
+	s, err := l.Node.OpenClient(ctx, raftID)
+	if err != nil {
+		return nil, err
+	}
+	return &cut{s, context.AfterFunc(l.ctx, s.Close)}, nil
+}
+
+// CallLogin implements forward.Peers.
+func (l lasting) CallLogin(ctx context.Context, raftID string, req []byte) ([]byte, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(l.ctx, cancel)()
+	return l.Node.CallLogin(ctx, raftID, req)
+}
+
+// cut is a stream that is closed when its time is over.
+type cut struct {
+	forward.Stream
+	forget func() bool
+}
+
+// Close implements forward.Stream.
+func (c *cut) Close() {
+	c.forget()
+	c.Stream.Close()
 }

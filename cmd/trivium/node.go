@@ -16,6 +16,7 @@ import (
 	"github.com/trivium-mq/trivium/cmd/trivium/config"
 	"github.com/trivium-mq/trivium/kernel/broker"
 	"github.com/trivium-mq/trivium/kernel/cluster"
+	"github.com/trivium-mq/trivium/kernel/forward"
 	"github.com/trivium-mq/trivium/protocols/admin"
 	"github.com/trivium-mq/trivium/protocols/amqp"
 	"github.com/trivium-mq/trivium/protocols/kafka"
@@ -51,6 +52,7 @@ type node struct {
 	relays relays
 
 	door    *door
+	links   *forward.Server   // serves clients of other nodes while this one serves
 	amqp    *amqp.Server      // its connections outlast a service
 	lasting map[string]*queue // of its listeners, by front's name; "" is for other nodes' clients
 
@@ -276,6 +278,9 @@ func (n *node) abandon() {
 		_ = f.l.Close()
 	}
 	n.wg.Wait()
+	if n.links != nil {
+		n.links.Close()
+	}
 	if n.replicas != nil {
 		_ = n.replicas.Close()
 	}
@@ -294,6 +299,7 @@ func (n *node) close(ctx context.Context) error {
 	_ = n.gate.Shutdown(drain) // requests under way are cut in the end; that is no failure
 	n.stop()
 	n.wg.Wait()
+	n.links.Close()
 	err = errors.Join(err, n.replicas.Close())
 	n.tunnels.Wait()
 	return err

@@ -32,6 +32,7 @@ type Info struct {
 	Version                          string
 	Clock                            int64 // by which it counts, ms; 0 = it does not say
 	Low                              bool  // on disk
+	Clients                          bool  // it takes streams of clients, see OpenClient; versions before 0.1 do not
 	Attached                         bool  // Groups are known
 	Groups                           []GroupInfo
 }
@@ -373,7 +374,7 @@ func (n *Node) info() Info {
 	if n.cfg.Clock != nil {
 		info.Clock = n.cfg.Clock()
 	}
-	info.Low = n.cfg.Low != nil && n.cfg.Low()
+	info.Low, info.Clients = n.cfg.Low != nil && n.cfg.Low(), true
 	r := n.replicas.Load()
 	if r == nil {
 		return info

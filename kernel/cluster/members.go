@@ -23,6 +23,7 @@ type Member struct {
 	Self                    bool
 	Reachable               bool // within the last seconds; true for Self
 	Low                     bool // on disk, as it has told
+	Bytes                   bool // as it has told, it takes clients of others only as bytes, see DialTunnel
 }
 
 // fronts are addresses in a fixed order.
@@ -58,6 +59,7 @@ func (n *Node) Members() []Member {
 		}
 		told := n.fresh(c.Raft)
 		m.Reachable, m.Low = m.Self || told != nil, told != nil && told.Low
+		m.Bytes = told != nil && !told.Clients
 		out = append(out, m)
 	})
 	return out

@@ -2,6 +2,8 @@ package edge
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -203,15 +205,11 @@ func (c *Conn) leave(l *link) {
 	}
 }
 
-// list returns the keys of one of a connection's sets.
+// list returns one of a connection's sets.
 func list[T any](c *Conn, set map[*T]struct{}) []*T {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	out := make([]*T, 0, len(set))
-	for k := range set {
-		out = append(out, k)
-	}
-	return out
+	return slices.Collect(maps.Keys(set))
 }
 
 // linkTo makes a link with all that the connection had, and takes it into use.

@@ -2,8 +2,10 @@ package edge
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -76,10 +78,7 @@ func (e *Edge) Set(h Host) {
 	close(e.changed)
 	e.changed = make(chan struct{})
 	now := e.host
-	conns := make([]*Conn, 0, len(e.conns))
-	for c := range e.conns {
-		conns = append(conns, c)
-	}
+	conns := slices.Collect(maps.Keys(e.conns))
 	e.mu.Unlock()
 	for _, c := range conns {
 		if l := c.now.Load(); l != nil && l.host != now {
@@ -90,6 +89,16 @@ func (e *Edge) Set(h Host) {
 
 // errMoved is why a link is left.
 var errMoved = kernel.Errorf(kernel.CodeUnavailable, "", "", "another node serves")
+
+// Evict has all connections closed by their front-ends.
+func (e *Edge) Evict(reason error) {
+	e.mu.Lock()
+	conns := slices.Collect(maps.Keys(e.conns))
+	e.mu.Unlock()
+	for _, c := range conns {
+		c.end(reason)
+	}
+}
 
 // Close says that nobody will serve any more, and waits for what runs. The connections
 // are to be closed before.
