@@ -88,8 +88,6 @@ func (n *Node) planRejoin(fsys vfs.FS, found error) error {
 		Former: cluster.Former{Raft: was.raftID(), Incarnation: was.Incarnation, Cluster: was.Cluster},
 	}
 	r.Raft = cluster.RaftName(was.Node, r.Incarnation)
-	n.log.Warn().Err(found).Str("was", r.Former.Raft).Str("is", r.Raft).Msg("the data of this node are damaged: it asks the other nodes to go on without what it was, " +
-		"and to let it in as a new one, which gets all from them; nothing is changed here before")
 	data, err := json.Marshal(r)
 	if err == nil {
 		err = vfs.ReplaceFile(fsys, path.Join(dir, rejoinName), append(data, '\n'))
@@ -118,7 +116,8 @@ func (n *Node) resume(fsys vfs.FS, dir string) error {
 	case !n.cfg.Cluster.Rejoin:
 		return nil
 	}
-	n.log.Warn().Str("damage", r.Found).Str("was", r.Former.Raft).Str("is", r.Raft).Msg("this node joins its cluster again because of damage")
+	n.log.Warn().Str("damage", r.Found).Str("was", r.Former.Raft).Str("is", r.Raft).Msg("the data of this node are damaged: it asks the other nodes " +
+		"to go on without what it was, and to let it in as a new one, which gets all from them; nothing is changed here before")
 	n.again = r
 	n.file = nodeFile{Format: FormatVersion, Node: n.file.Node, Raft: r.Raft, Incarnation: r.Incarnation}
 	return nil

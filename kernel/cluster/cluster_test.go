@@ -8,6 +8,7 @@ import (
 	"math/rand"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -52,6 +53,7 @@ type dir struct {
 	founder  bool
 	tls      *TLS
 	former   *Former
+	lacks    atomic.Bool // segments of the placement group
 }
 
 func newDir(node string) *dir {
@@ -154,7 +156,7 @@ func (m *member) open() {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.node.Attach(Replicas{Catalog: m.catalog, Groups: []Group{{ID: metasvc.CatalogGroup, Raft: m.catalog.Raft()}, {ID: placedGroup, Raft: m.placed}}})
+	m.node.Attach(Replicas{Catalog: m.catalog, Groups: []Group{{ID: metasvc.CatalogGroup, Raft: m.catalog.Raft()}, {ID: placedGroup, Raft: m.placed, Whole: func() bool { return !d.lacks.Load() }}}})
 }
 
 // stop ends the node, as a process ends.

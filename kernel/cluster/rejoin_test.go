@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"context"
 	"errors"
 	"net"
 	"testing"
@@ -84,6 +83,48 @@ func TestRejoinWaitsForMajority(t *testing.T) {
 	until(t, "three voters again", func() bool { return votes(list[0], back, again) })
 }
 
+// TestRejoinWaitsForData: while none of the others has all data, what the node was is not
+// removed: what it has set aside may be the last copy.
+func TestRejoinWaitsForData(t *testing.T) {
+	list := three(t)
+	was := list[2]
+	was.stop()
+	for _, m := range list[:2] {
+		m.dir.lacks.Store(true)
+	}
+	until(t, "the others know that of each other", func() bool {
+		for i, m := range list[:2] {
+			if info := m.node.fresh(list[1-i].dir.identity.Raft); info == nil || info.whole(placedGroup) {
+				return false
+			}
+		}
+		return true
+	})
+	done := make(chan error, 1)
+	var again *member
+	address, seed := was.address(), list[0].address()
+	go func() {
+		var err error
+		again, err = rejoin(t, was.dir, address, seed)
+		done <- err
+	}()
+	until(t, "the node listens", func() bool { return asked(address) })
+	select {
+	case err := <-done:
+		t.Fatalf("it is in, and nobody has all data: %v", err)
+	case <-time.After(3 * joinPause):
+	}
+	if !list[0].node.inGroups(was.dir.identity.Raft) {
+		t.Error("what it was has no vote any more")
+	}
+	list[1].dir.lacks.Store(false)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	list[0].dir.lacks.Store(false)
+	until(t, "three voters again", func() bool { return votes(list[0], list[1], again) })
+}
+
 // asked reports whether somebody listens at an address.
 func asked(address string) bool {
 	c, err := net.DialTimeout("tcp", address, time.Second)
@@ -116,11 +157,13 @@ func TestRejoinAnotherCluster(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer n.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*joinPause)
-	defer cancel()
-	_, err = n.Join(ctx)
-	if r, ok := errors.AsType[*Refusal](err); !ok || r.Code != transport.CodeCluster || !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("%v", err)
+	until(t, "the leader refuses it", func() bool {
+		_, err = n.askToJoin(t.Context(), []string{list[0].address()})
+		r, ok := errors.AsType[*Refusal](err)
+		return ok && r.Code == transport.CodeCluster
+	})
+	if n.final(err) {
+		t.Error("it does not wait for its own cluster")
 	}
 	if len(list[0].node.Members()) != 3 {
 		t.Error("it is a member")
