@@ -202,6 +202,7 @@ func decodeSaved(b []byte) (*saved, error) {
 // restore fills an empty machine, whose log is open on the same manifest, and
 // tells the shards.
 func (m *machine) restore(sv *saved) error {
+	m.prop.skip()
 	if sv.machine == nil {
 		return nil // nothing was ever saved
 	}

@@ -43,6 +43,7 @@ type flight struct {
 	unknown bool
 	suspect uint64
 	giveUp  int64
+	skipped bool // it may be in a checkpoint that was installed: that it is missing shows nothing
 
 	// Set when it is resolved.
 	err      error // of everything in it

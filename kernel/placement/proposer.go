@@ -313,7 +313,17 @@ func (p *proposer) applied(counter uint64) *flight {
 // reached tells that everything before an entry or leadership of term has been
 // applied: entries of lower terms that are missing will never be.
 func (p *proposer) reached(term uint64) {
-	p.resolve(func(f *flight) bool { return f.unknown && f.suspect < term }, errNotApplied)
+	p.resolve(func(f *flight) bool { return f.unknown && !f.skipped && f.suspect < term }, errNotApplied)
+}
+
+// skip tells that a checkpoint takes the place of entries that have not been applied. It
+// does not say which they were: what is in flight may be among them.
+func (p *proposer) skip() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, f := range p.flights {
+		f.skipped = true
+	}
 }
 
 // tick answers what has been unknown for too long.
