@@ -92,7 +92,7 @@ func (s *shard) rewind(sh *share, to map[int32]int64) (want []uint64, moved <-ch
 		if !ok {
 			at = w.part.log.Start() // made since
 		}
-		st, err := w.SeekTo(max(at, w.part.cut.asked)) // what lies below may go before
+		st, err := w.SeekTo(max(at, w.part.log.Start(), w.part.cut.asked)) // what lies below goes before
 		if err != nil {
 			return nil, nil, errNotLeading
 		}

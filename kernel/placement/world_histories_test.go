@@ -48,7 +48,7 @@ func TestClusterHistories(t *testing.T) {
 func (s *wseen) enough(n int) bool {
 	return s.crashes > 3*n && s.powers > n/10 && s.blackouts > n/3 && s.sleeps > n/2 && s.restored > n && s.installs > n/100 &&
 		s.elections > 2*n && s.truncations > n/10 && s.transfers > n/10 && s.unknown > n/200 && s.confirmed > 10*n && s.accepted > 20*n &&
-		s.late > n/10 && s.pairs > n/2 && s.again > n && s.buried > n && s.pinned > n/100 && s.stored > n/2 && s.merges > n/10 && s.turns > n
+		s.late > n/10 && s.pairs > n/2 && s.again > n && s.buried > n && s.pinned > n/100 && s.stored > n/2 && s.merges > n/10 && s.turns > n/2 && s.moves > n/2
 }
 
 func (s *wseen) add(o *wseen) {
@@ -58,7 +58,7 @@ func (s *wseen) add(o *wseen) {
 		{&s.transfers, &o.transfers}, {&s.unknown, &o.unknown}, {&s.refused, &o.refused}, {&s.confirmed, &o.confirmed},
 		{&s.delivered, &o.delivered}, {&s.accepted, &o.accepted}, {&s.late, &o.late}, {&s.again, &o.again}, {&s.buried, &o.buried},
 		{&s.pinned, &o.pinned}, {&s.stored, &o.stored}, {&s.rebased, &o.rebased}, {&s.pulled, &o.pulled}, {&s.merges, &o.merges},
-		{&s.checkpoints, &o.checkpoints}, {&s.pairs, &o.pairs}, {&s.turns, &o.turns},
+		{&s.checkpoints, &o.checkpoints}, {&s.pairs, &o.pairs}, {&s.turns, &o.turns}, {&s.moves, &o.moves},
 	} {
 		*p.to += *p.from
 	}

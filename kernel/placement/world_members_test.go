@@ -15,7 +15,7 @@ type wmember struct {
 	sh    *share
 	auto  bool
 	ended bool
-	held  []place
+	held  []wheld
 	term  uint64
 }
 
@@ -31,10 +31,8 @@ func (s *wmember) at() *wlife { return s.life }
 // leave is the end of a connection: what it holds is given back, if its node still runs.
 func (s *wmember) leave() {
 	s.ended = true
-	for _, at := range s.held {
-		if s.group.held[at] == s {
-			delete(s.group.held, at)
-		}
+	for i := range s.held {
+		s.group.release(s, &s.held[i])
 	}
 	s.held = nil
 	m, life := s.m, s.life
@@ -92,20 +90,21 @@ func (s *wmember) Deliver(batch []kernel.Delivery) {
 	}
 	for i := range batch {
 		at := s.group.handOut(s.w, s.sh, &batch[i])
-		s.term = s.group.handed[at]
+		s.term = s.group.handed[at.place]
 		if s.auto {
 			s.group.say(at, s.term, kernel.Accept)
 			continue
 		}
-		s.group.held[at] = s
+		s.group.hold(s, at)
 		s.held = append(s.held, at)
 	}
 }
 
 // handOut checks a record that is handed out, and takes note of it.
-func (g *wgroup) handOut(w *world, sh *share, d *kernel.Delivery) place {
+func (g *wgroup) handOut(w *world, sh *share, d *kernel.Delivery) wheld {
 	term := sh.topic.shard.term
 	at := place{sh.topic.part(d.Partition).id, d.Offset}
+	epoch := sh.window(d.Partition).Epoch()
 	w.seen.delivered++
 	w.note(int(g.id), int(at.part), int(d.Offset), int(d.Acquired))
 	said := g.said[at]
@@ -113,13 +112,13 @@ func (g *wgroup) handOut(w *world, sh *share, d *kernel.Delivery) place {
 	switch {
 	case g.handed[at] > term:
 		w.failf("group %d, partition %d: offset %d is handed out by the leader of %d after that of %d", g.id, at.part, at.offset, term, g.handed[at])
-	case g.held[at] != nil && g.handed[at] == term:
+	case g.held[at] != nil && g.handed[at] == term && g.heldIn[at] == epoch:
 		w.failf("group %d, partition %d: offset %d is handed out to two members", g.id, at.part, at.offset)
-	case g.settled[at] != 0:
+	case g.settled[at] != 0 && g.epochs[at.part] == epoch: // else the leader has not seen the move yet
 		w.failf("group %d, partition %d: offset %d is handed out in term %d and was settled at %d", g.id, at.part, at.offset, term, g.settled[at])
 	case g.pinned[at]:
 		w.failf("group %d, partition %d: offset %d is handed out, and pinned", g.id, at.part, at.offset)
-	case slices.ContainsFunc(said, func(x wordlet) bool { return x.term == term && x.outcome != kernel.Release }):
+	case slices.ContainsFunc(said, func(x wordlet) bool { return x.term == term && x.epoch == epoch && x.outcome != kernel.Release }):
 		w.failf("group %d, partition %d: offset %d is handed out again after it was settled", g.id, at.part, at.offset)
 	case g.delivered[at] && !d.Redelivered:
 		w.failf("group %d, partition %d: offset %d comes again and is not marked", g.id, at.part, at.offset)
@@ -128,11 +127,13 @@ func (g *wgroup) handOut(w *world, sh *share, d *kernel.Delivery) place {
 		w.seen.pairs++ // it was accepted under another leader, in vain
 	}
 	g.delivered[at], g.handed[at] = true, term
-	return at
+	return wheld{at, epoch}
 }
 
-func (g *wgroup) say(at place, term uint64, o kernel.Outcome) {
-	g.said[at] = append(g.said[at], wordlet{term, o})
+func (g *wgroup) hold(c client, at wheld) { g.held[at.place], g.heldIn[at.place] = c, at.epoch }
+
+func (g *wgroup) say(at wheld, term uint64, o kernel.Outcome) {
+	g.said[at.place] = append(g.said[at.place], wordlet{term, at.epoch, o})
 }
 
 // settle settles a run of what the member takes itself to hold.
@@ -152,15 +153,14 @@ func (s *wmember) settle() {
 }
 
 func (s *wmember) settleRun(o kernel.Outcome, from, n int) {
-	for _, at := range s.held[from : from+n] {
-		if s.group.held[at] == s {
-			delete(s.group.held, at)
-		}
+	for range n {
+		at := *s.oldest(from)
+		s.held = slices.Delete(s.held, from, from+1)
+		s.group.release(s, &at)
 		if o == kernel.Accept {
 			s.w.seen.accepted++
 		}
 		s.group.say(at, s.term, o)
 		s.m.Settle(o, s.life.g.machine.parts[at.part].index, at.offset, at.offset)
 	}
-	s.held = slices.Delete(s.held, from, from+n)
 }

@@ -177,12 +177,12 @@ func (p *wpinner) take(n int, refuse bool) {
 	term := p.link.sh.topic.shard.term
 	if refuse {
 		x.state = simEnding
-		p.g.say(x.at, term, kernel.Refuse)
+		p.g.say(wheld{place: x.at}, term, kernel.Refuse)
 		p.link.m.Refuse(x.id, 0, x.at.offset)
 		return
 	}
 	x.state = simTaking
-	p.g.say(x.at, term, kernel.Accept)
+	p.g.say(wheld{place: x.at}, term, kernel.Accept)
 	p.link.m.Take(x.id, 0, x.at.offset)
 }
 
@@ -215,8 +215,8 @@ func (l *wlink) Deliver(batch []kernel.Delivery) {
 	}
 	for i := range batch {
 		at := l.p.g.handOut(l.p.w, l.sh, &batch[i])
-		l.p.g.held[at] = l.p
-		l.held = append(l.held, at)
+		l.p.g.hold(l.p, at)
+		l.held = append(l.held, at.place)
 	}
 }
 

@@ -122,6 +122,7 @@ func (w *world) make(l *wlife) bool {
 	}
 	t.addPart(PartitionID(ids[0]), topicN(91))
 	t.addGroup(GroupID(group[0]), topicN(91), true, false)
+	t.byID[GroupID(group[0])].pins = true
 	w.clients = append(w.clients, &wpinner{wconn: wconn{w: w}, took: map[place]bool{}, g: t.byID[GroupID(group[0])]})
 	return w.err == nil
 }
@@ -173,7 +174,7 @@ func (w *world) calm(n *wnode) {
 func (w *world) act() {
 	n := w.nodes[w.rng.Intn(len(w.nodes))]
 	runs := n.alive() && n.life.raft.Awake()
-	k := w.rng.Intn(102)
+	k := w.rng.Intn(103)
 	switch {
 	case k < 18:
 		w.net.Advance(time.Duration(w.rng.Intn(15)) * time.Millisecond)
@@ -230,8 +231,10 @@ func (n *wlife) some(k int) {
 		n.pull()
 	case k < 100:
 		n.churn()
-	default:
+	case n.w.rng.Intn(2) == 0:
 		n.turnOwner()
+	default:
+		n.move()
 	}
 }
 

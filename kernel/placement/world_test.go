@@ -55,7 +55,7 @@ type client interface {
 type wseen struct {
 	crashes, powers, blackouts, sleeps, restored, installs, elections, truncations, transfers int
 	unknown, refused, confirmed, delivered, accepted, late, again, buried, pinned, stored     int
-	rebased, pulled, merges, checkpoints, pairs, turns                                        int
+	rebased, pulled, merges, checkpoints, pairs, turns, moves                                 int
 }
 
 // wnode is a node with its disk; life is its process.

@@ -55,10 +55,13 @@ type wgroup struct {
 	id           GroupID
 	owner, dying bool
 	turns        bool // it is an owner at times
+	pins         bool // for a session
+	epochs       map[PartitionID]uint32
 	topic        kernel.TopicID
 	delivered    map[place]bool
 	handed       map[place]uint64    // the highest term of a leader who has handed it out
 	held         map[place]client    // in that term
+	heldIn       map[place]uint32    // after so many moves
 	pinned       map[place]bool      // to a session: nobody else gets it
 	said         map[place][]wordlet // what members have said of it
 	settled      map[place]uint64    // index of the entry that settled it
@@ -68,6 +71,7 @@ type wgroup struct {
 // wordlet is an outcome that a member has given, in the term of its leader.
 type wordlet struct {
 	term    uint64
+	epoch   uint32
 	outcome kernel.Outcome
 }
 
@@ -82,7 +86,7 @@ func (t *truth) addPart(id PartitionID, topic kernel.TopicID) {
 }
 
 func (t *truth) addGroup(id GroupID, topic kernel.TopicID, owner, dying bool) {
-	g := &wgroup{id: id, topic: topic, owner: owner, dying: dying, delivered: map[place]bool{}, handed: map[place]uint64{}, held: map[place]client{}, pinned: map[place]bool{},
+	g := &wgroup{id: id, topic: topic, owner: owner, dying: dying, delivered: map[place]bool{}, handed: map[place]uint64{}, held: map[place]client{}, heldIn: map[place]uint32{}, epochs: map[PartitionID]uint32{}, pinned: map[place]bool{},
 		said: map[place][]wordlet{}, settled: map[place]uint64{}, purged: map[uint64]bool{}}
 	t.groups, t.byID[id] = append(t.groups, g), g
 }
@@ -174,6 +178,13 @@ func (t *truth) settlement(group GroupID, part PartitionID, body []byte, l *raft
 		t.w.failf("settlement: %v", err)
 		return
 	}
+	if s.Seek {
+		t.moved(g, part, &s, l.Index)
+		return
+	}
+	if s.Epoch != g.epochs[part] {
+		return // of before a move
+	}
 	for _, span := range s.Accepted {
 		for o := span.First; o <= span.Last; o++ {
 			t.settle(g, place{part, o}, kernel.Accept, l)
@@ -213,7 +224,7 @@ func (t *truth) command(body []byte) {
 // settle takes in that a record was settled: by who held it last, and nobody else; or
 // its dead letter is safe.
 func (t *truth) settle(g *wgroup, at place, o kernel.Outcome, l *raft.Log) {
-	said := slices.Contains(g.said[at], wordlet{l.Term, o})
+	said := slices.Contains(g.said[at], wordlet{l.Term, g.epochs[at.part], o})
 	switch {
 	case g.settled[at] != 0:
 		t.w.failf("group %d, partition %d: offset %d was settled at %d and is at %d", g.id, at.part, at.offset, g.settled[at], l.Index)
@@ -225,7 +236,7 @@ func (t *truth) settle(g *wgroup, at place, o kernel.Outcome, l *raft.Log) {
 		if token, ok := t.content[at]; !ok || !t.tombed[token] {
 			t.w.failf("group %d: offset %d (record %d) is archived and has no dead letter", g.id, at.offset, token)
 		}
-	case o == kernel.Refuse && !said && !g.purged[l.Term]:
+	case o == kernel.Refuse && !said && !g.purged[l.Term] && at.offset >= t.starts[at.part]:
 		t.w.failf("group %d, partition %d: offset %d is archived and nobody has done it", g.id, at.part, at.offset)
 	}
 	g.settled[at] = l.Index
