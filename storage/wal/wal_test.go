@@ -355,8 +355,10 @@ func TestConcurrent(t *testing.T) {
 	}
 	wg.Wait()
 	s := w.Stats()
-	if s.Syncs >= groups*rounds*11/10 {
-		t.Errorf("%d syncs for %d appends", s.Syncs, groups*rounds)
+	// Nobody need have written for others: where there is one processor they come one by one.
+	const calls, files = groups*rounds + groups*rounds/10, 20
+	if s.Syncs > calls+files {
+		t.Errorf("%d syncs for %d appends and deletions in fewer than %d files", s.Syncs, calls, files)
 	}
 	must(t, w.Close())
 	for _, d := range []*vfs.MemFS{left, disk.CrashClone(nil)} {
