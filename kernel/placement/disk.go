@@ -19,6 +19,7 @@ type disk struct {
 	// cramped says that a file could not be made or written for want of room, however
 	// much is said to be free: there are quotas. nil: never.
 	cramped func() bool
+	leads   func() bool // only who leads refuses publishes; nil: always
 	low     atomic.Bool
 	deaf    atomic.Bool  // free has failed
 	room    atomic.Int64 // free bytes at the last look
@@ -69,13 +70,30 @@ func (d *disk) look() {
 		if !d.low.Load() {
 			d.notify(true, free)
 			d.low.Store(true)
-			d.logger.Error().Int64("free", free).Int64("floor", d.floor).Bool("cramped", cramped).Msg("the disk is low: publishes are refused")
+			d.complain(free, cramped)
 		}
 	case free-d.floor >= d.floor/8: // not at every file that comes and goes
 		if d.low.Swap(false) {
 			d.notify(false, free)
-			d.logger.Info().Int64("free", free).Msg("the disk has room again: publishes are taken")
+			d.logger.Info().Int64("free", free).Msg("the disk has room again")
 		}
+	}
+}
+
+// complain says what a low disk means. Of a node that does not lead it is for the leader
+// to decide, by how many there are.
+func (d *disk) complain(free int64, cramped bool) {
+	e, means := d.logger.Error(), "publishes are refused"
+	if d.leads != nil && !d.leads() {
+		e, means = d.logger.Warn(), "this node would refuse publishes if it led"
+	}
+	e.Int64("free", free).Int64("floor", d.floor).Bool("cramped", cramped).Msg("the disk is low: " + means)
+}
+
+// led says so again of a node that leads from now on. It does not wait for a look.
+func (d *disk) led() {
+	if d.low.Load() {
+		d.complain(d.room.Load(), false)
 	}
 }
 

@@ -1,7 +1,11 @@
 package placement
 
 import (
+	"bytes"
+	"strings"
 	"testing"
+
+	"github.com/rs/zerolog"
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/storage/vfs"
@@ -242,4 +246,30 @@ func TestNoRoomForTheLog(t *testing.T) {
 	}
 	publish(t, g, set, count, count+10)
 	consume(t, g, id, 10)
+}
+
+// TestLowDiskOfAFollower: only the node that leads refuses publishes, and says so; one that
+// is low already says it when it leads.
+func TestLowDiskOfAFollower(t *testing.T) {
+	fs, leads := vfs.NewMem(), false
+	fs.SetFree(1 << 20)
+	var out bytes.Buffer
+	d := &disk{leads: func() bool { return leads }}
+	d.open(Config{FS: fs, Logger: zerolog.New(&out)}, 2<<20)
+	if text := out.String(); !strings.Contains(text, `"level":"warn"`) || !strings.Contains(text, "would refuse publishes if it led") {
+		t.Errorf("a follower: %s", text)
+	}
+	out.Reset()
+	leads = true
+	d.led()
+	if text := out.String(); !strings.Contains(text, `"level":"error"`) || !strings.Contains(text, "the disk is low: publishes are refused") {
+		t.Errorf("the leader: %s", text)
+	}
+	out.Reset()
+	fs.SetFree(1 << 30)
+	d.look()
+	d.led()
+	if text := out.String(); !strings.Contains(text, "has room again") || strings.Contains(text, "refused") {
+		t.Errorf("with room: %s", text)
+	}
 }

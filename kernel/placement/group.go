@@ -114,6 +114,7 @@ func (g *Group) onLead(term uint64) {
 	g.clock.notBefore(g.machine.time)
 	g.machine.mu.Unlock()
 	g.leading.Store(term)
+	g.disk.led()
 	g.prop.reached(term)
 	g.prop.lead(term)
 	// Others are told when the shards and the keyed state have come as far.

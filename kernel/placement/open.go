@@ -116,6 +116,7 @@ func openState(cfg Config) (*Group, *checkpoint.Store, checkpoint.Meta, error) {
 		s.puller = g.puller
 	}
 	g.disk.cramped = func() bool { return cfg.WAL.MakeRoom() != nil || g.sealer.full.Load() }
+	g.disk.leads = func() bool { return g.leading.Load() != 0 }
 	g.disk.open(cfg, g.limits.DiskFloor)
 	g.budget.open(&cfg, g.limits.RetentionBudget)
 	g.prop.room = g.durableRoom
