@@ -20,7 +20,8 @@ type access struct {
 	dir      atomic.Pointer[auth.Directory]
 	verifier *auth.Verifier
 	throttle *auth.Throttle
-	secret   []byte         // of made up SCRAM keys
+	secret   []byte // of made up SCRAM keys
+	log      zerolog.Logger
 	refusals zerolog.Logger // not more than refusalLines
 	changed  chan struct{}  // cap 1: open connections are to be looked at
 }
@@ -30,7 +31,7 @@ const refusalLines = 60
 
 func newAccess(l auth.ThrottleLimits, log zerolog.Logger) *access {
 	return &access{
-		verifier: auth.NewVerifier(), throttle: auth.NewThrottle(l), changed: make(chan struct{}, 1),
+		verifier: auth.NewVerifier(), throttle: auth.NewThrottle(l), changed: make(chan struct{}, 1), log: log,
 		refusals: log.Sample(&zerolog.BurstSampler{Burst: refusalLines, Period: time.Minute}),
 	}
 }

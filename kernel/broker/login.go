@@ -43,16 +43,11 @@ func (b *Broker) Login(ctx context.Context, user, password string, remote net.Ad
 	ctx, cancel := b.untilStop(ctx)
 	defer cancel()
 	find := func() (*kernel.User, bool) { return b.directory().User(user) } // as it is in its turn
-	return b.access.login(ctx, user, password, remote, find, func(ctx context.Context, a *auth.Attempt) error {
-		return b.loginFailed(ctx, a, user, remote)
-	})
+	return b.access.login(ctx, user, password, remote, find)
 }
 
-// login checks a password, in its turn. find looks the user up then; failed ends an
-// attempt that was wrong, and returns what is told.
-func (a *access) login(ctx context.Context, user, password string, remote net.Addr,
-	find func() (*kernel.User, bool), failed func(context.Context, *auth.Attempt) error,
-) (*kernel.User, error) {
+// login checks a password, in its turn. find looks the user up then.
+func (a *access) login(ctx context.Context, user, password string, remote net.Addr, find func() (*kernel.User, bool)) (*kernel.User, error) {
 	ctx, late := context.WithTimeoutCause(ctx, a.throttle.Patience(), errTooManyLogins)
 	defer late()
 	attempt, err := a.attempt(ctx, user, remote)
@@ -69,7 +64,7 @@ func (a *access) login(ctx context.Context, user, password string, remote net.Ad
 		attempt.Cancel()
 		return nil, errLoginCut(ctx, err)
 	case !ok:
-		return nil, failed(ctx, attempt)
+		return nil, a.failed(ctx, attempt, user, remote)
 	}
 	attempt.Succeed()
 	return u, nil
@@ -101,16 +96,16 @@ func errLoginCut(ctx context.Context, err error) error {
 	return kernel.Errorf(kernel.CodeUnavailable, "", "", "the login was cut short: %v", err)
 }
 
-// loginFailed notes that an attempt was wrong, and returns when that may be told.
-func (b *Broker) loginFailed(ctx context.Context, a *auth.Attempt, user string, remote net.Addr) error {
-	banned := a.Fail(ctx)
+// failed notes that an attempt was wrong, and returns when that may be told.
+func (a *access) failed(ctx context.Context, attempt *auth.Attempt, user string, remote net.Addr) error {
+	banned := attempt.Fail(ctx)
 	from := "nowhere"
 	if remote != nil {
 		from = remote.String()
 	}
-	b.access.refusals.Info().Str("user", shownName(user)).Str("peer", from).Msg("login refused")
+	a.refusals.Info().Str("user", shownName(user)).Str("peer", from).Msg("login refused")
 	if banned {
-		b.log.Warn().Str("peer", from).Msg("logins from this address are refused for a while: too many were wrong")
+		a.log.Warn().Str("peer", from).Msg("logins from this address are refused for a while: too many were wrong")
 	}
 	return refusedLogin(user)
 }

@@ -57,10 +57,10 @@ func (s *Scram) Step(ctx context.Context, msg []byte) (answer []byte, done bool,
 	answer, ok, err := s.exchange.Final(msg)
 	switch {
 	case err != nil:
-		_ = s.b.loginFailed(ctx, attempt, s.user, s.remote)
+		_ = s.b.access.failed(ctx, attempt, s.user, s.remote)
 		return nil, false, kernel.Errorf(kernel.CodeInvalid, "", "", "%v", err)
 	case !ok || !s.still():
-		return nil, false, s.b.loginFailed(ctx, attempt, s.user, s.remote)
+		return nil, false, s.b.access.failed(ctx, attempt, s.user, s.remote)
 	}
 	attempt.Succeed()
 	s.id = kernel.Identity{User: s.user, Tenant: s.tenant}

@@ -5,7 +5,6 @@ import (
 	"net"
 
 	"github.com/trivium-mq/trivium/kernel"
-	"github.com/trivium-mq/trivium/kernel/auth"
 	"github.com/trivium-mq/trivium/kernel/cluster"
 )
 
@@ -47,8 +46,5 @@ func (s *Doorman) Login(ctx context.Context, user, password string, remote net.A
 		return b.Login(ctx, user, password, remote)
 	}
 	find := func() (*kernel.User, bool) { return s.node.catalog.State().User(user) }
-	return s.access.login(ctx, user, password, remote, find, func(ctx context.Context, a *auth.Attempt) error {
-		a.Fail(ctx)
-		return refusedLogin(user)
-	})
+	return s.access.login(ctx, user, password, remote, find)
 }

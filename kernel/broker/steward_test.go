@@ -2,7 +2,11 @@ package broker
 
 import (
 	"net"
+	"strings"
+	"sync"
 	"testing"
+
+	"github.com/rs/zerolog"
 
 	"github.com/trivium-mq/trivium/kernel"
 )
@@ -22,6 +26,43 @@ func TestStewardBesideABeginningFacade(t *testing.T) {
 		}
 		if _, err := s.Login(t.Context(), "guest", "wrong", from); kernel.CodeOf(err) != kernel.CodeAccessRefused {
 			t.Errorf("with a wrong password: %v", err)
+		}
+	}
+}
+
+// journal keeps what is logged. Safe for concurrent use.
+type journal struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (j *journal) Write(b []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(b)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
+// TestRefusedLoginIsLogged: whether the node serves or not.
+func TestRefusedLoginIsLogged(t *testing.T) {
+	out := &journal{}
+	b := open(t, t.TempDir(), func(c *Config) { c.Logger = zerolog.New(out) })
+	n := b.node
+	defer n.facade.Store(b)
+	from := &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 1234}
+	for _, facade := range []*Broker{b, nil} {
+		n.facade.Store(facade)
+		before := len(out.String())
+		if _, err := n.Doorman().Login(t.Context(), "guest", "wrong", from); kernel.CodeOf(err) != kernel.CodeAccessRefused {
+			t.Errorf("with a wrong password: %v", err)
+		}
+		if said := out.String()[before:]; !strings.Contains(said, "login refused") || !strings.Contains(said, from.String()) || !strings.Contains(said, "guest") {
+			t.Errorf("serving %v: the log says %q", facade != nil, said)
 		}
 	}
 }
