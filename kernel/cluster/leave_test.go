@@ -43,3 +43,30 @@ func TestLeaveLeadingSplit(t *testing.T) {
 	until(t, "one voter", func() bool { return votes(b) })
 	propose(t, b)
 }
+
+// TestLeaveLastOther: a node whose last fellow was removed does not remember it: it is a
+// node of its own, that may be recovered as such, also after a restart.
+func TestLeaveLastOther(t *testing.T) {
+	a, err := start(t, newDir("1"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := start(t, newDir("2"), "", a.address())
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "two voters", func() bool { return votes(a, b) })
+	until(t, "the other one is written down", func() bool { return len(Others(a.dir.disk, "")) == 1 })
+	if err := a.node.Remove(t.Context(), "2", false); err != nil {
+		t.Fatal(err)
+	}
+	b.stop()
+	until(t, "nobody is written down", func() bool { return len(Others(a.dir.disk, "")) == 0 })
+	a.stop()
+	again, err := start(t, a.dir, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, "one voter", func() bool { return votes(again) })
+	propose(t, again)
+}

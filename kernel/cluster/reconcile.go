@@ -70,7 +70,11 @@ func (n *Node) observe() {
 		n.observeSelf(self)
 		n.seen.settle(r)
 		ledger.write(false)
-		if peers := n.others(); len(peers) > 0 {
+		peers, lone := n.others(), n.lone(r, self)
+		if lone {
+			peers = nil // whom the book has was removed
+		}
+		if lone || len(peers) > 0 {
 			if err := n.book.set(self.Cluster, peers); err != nil {
 				n.log.Warn().Err(err).Msg("the addresses of the other nodes are not written down")
 			}
@@ -81,6 +85,22 @@ func (n *Node) observe() {
 			return
 		}
 	}
+}
+
+// lone reports whether this node is the only member, by the catalog and by the groups'
+// own configurations: a catalog that is behind may only know of it.
+func (n *Node) lone(r *Replicas, self Identity) bool {
+	known, others := false, false
+	r.Catalog.State().Nodes(func(m *catalog.Node) {
+		known = known || m.Raft == self.Raft
+		others = others || m.Raft != self.Raft
+	})
+	for i := range r.Groups {
+		if s := r.Groups[i].Raft.Servers(); len(s) != 1 || s[0].ID != self.Raft {
+			return false
+		}
+	}
+	return known && !others
 }
 
 // observeSelf looks whether this node is still a member. Whether its directory is the
