@@ -213,3 +213,16 @@ func TestCertificatesReplacedUnder1000Connections(t *testing.T) {
 		}
 	}
 }
+
+// TestClusterCertificateExpiry: the metrics tell when the certificate for other nodes ends.
+func TestClusterCertificateExpiry(t *testing.T) {
+	a := harness.NewAuthority(t)
+	address, err := harness.FreeAddress()
+	harness.Must(t, err)
+	cert, key := a.Node("1", "127.0.0.1")
+	b := harness.Start(t, "--node-id", "1", "--cluster", address, "--cluster-ca", a.CA, "--cluster-cert", cert, "--cluster-key", key)
+	until := time.Unix(int64(metric(t, b.HTTP, "trivium_cluster_certificate_expiry_timestamp_seconds")), 0)
+	if left := time.Until(until); left < 29*24*time.Hour || left > 31*24*time.Hour {
+		t.Errorf("it ends at %v", until)
+	}
+}

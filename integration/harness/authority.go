@@ -43,8 +43,8 @@ func NewAuthority(t testing.TB) *Authority {
 }
 
 // validity is how long certificates are valid, to either side: longer than a
-// test runs and than a clock is set forward or back.
-const validity = 48 * time.Hour
+// test runs and than a clock is set forward or back, and than nodes warn of.
+const validity = 30 * 24 * time.Hour
 
 func (a *Authority) sign(template *x509.Certificate, key *ecdsa.PrivateKey) *x509.Certificate {
 	a.t.Helper()

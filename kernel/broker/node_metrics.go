@@ -27,13 +27,14 @@ var (
 	descPulled   = desc("replica_segments_pulled_total", "Segments that have come from other nodes.")
 	descPulledB  = desc("replica_pulled_bytes_total", "Bytes of segments that have come from other nodes.")
 	descLapses   = desc("lease_lapses_total", "How often deliveries have waited for the leader's lease.")
+	descExpiry   = desc("cluster_certificate_expiry_timestamp_seconds", "When the certificate that the node shows to others ceases to be valid.")
 	descRebased  = desc("replica_rebased_total", "Checkpoints of other nodes taken because segments that were missing are nowhere any more.")
 )
 
 // Describe implements prometheus.Collector.
 func (c replicaCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{descServing, descMembers, descLeads, descTerm, descCommitAt, descApplied, descLogBytes, descVoters,
-		descWhole, descPulled, descPulledB, descRebased, descLapses} {
+		descWhole, descPulled, descPulledB, descRebased, descLapses, descExpiry} {
 		ch <- d
 	}
 }
@@ -46,6 +47,11 @@ func (c replicaCollector) Collect(ch chan<- prometheus.Metric) {
 	n := c.n
 	gauge(descServing, flag(n.facade.Load() != nil))
 	gauge(descWhole, flag(n.durable.Whole()))
+	if n.cluster != nil {
+		if until, ok := n.cluster.CertificateExpiry(); ok {
+			gauge(descExpiry, float64(until.Unix()))
+		}
+	}
 	m := n.durable.Metrics()
 	for d, v := range map[*prometheus.Desc]uint64{descPulled: m.Pulled.Load(), descPulledB: m.PulledBytes.Load(), descRebased: m.Rebased.Load(), descLapses: m.Lapses.Load()} {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v))

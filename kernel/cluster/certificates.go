@@ -49,6 +49,7 @@ type keys struct {
 	roots *x509.CertPool
 	read  time.Time
 	said  time.Time // when it was told last that the files are of no use
+	ends  time.Time // when it was told last that the certificate's time ends
 	log   zerolog.Logger
 }
 

@@ -189,3 +189,39 @@ func TestCertificatesOfNoUseAreNotTaken(t *testing.T) {
 		t.Error("a good one is not taken any more")
 	}
 }
+
+// TestExpiryIsTold: a certificate that ends soon is warned of once a day, and what has
+// ended is an error; the new one is good again.
+func TestExpiryIsTold(t *testing.T) {
+	ours := newAuthority(t)
+	ours.life = expiryWarning + time.Hour
+	k, err := openKeys(*ours.node("1"), "1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log bytes.Buffer
+	k.log = zerolog.New(&log)
+	n := &Node{keys: k}
+	until, ok := n.CertificateExpiry()
+	if left := time.Until(until); !ok || left > ours.life || left < ours.life-time.Minute {
+		t.Errorf("it ends at %v, %v", until, ok)
+	}
+	for _, tc := range []struct {
+		before time.Duration
+		text   string
+	}{
+		{expiryWarning + time.Minute, ""},
+		{expiryWarning - time.Minute, `"level":"warn"`},
+		{expiryWarning - time.Hour, ""},
+		{expiryWarning - 25*time.Hour, `"level":"warn"`},
+		{-time.Minute, `"level":"error"`},
+		{expiryWarning + time.Minute, ""},
+		{time.Hour, `"level":"warn"`},
+	} {
+		log.Reset()
+		k.warn(until.Add(-tc.before))
+		if got := log.String(); (got == "") != (tc.text == "") || !strings.Contains(got, tc.text) {
+			t.Errorf("%v before its end the log says %q", tc.before, got)
+		}
+	}
+}

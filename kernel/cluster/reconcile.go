@@ -70,6 +70,9 @@ func (n *Node) observe() {
 		n.observeSelf(self)
 		n.seen.settle(r)
 		ledger.write(false)
+		if n.keys != nil {
+			n.keys.warn(time.Now())
+		}
 		peers, lone := n.others(), n.lone(r, self)
 		if lone {
 			peers = nil // whom the book has was removed
