@@ -1,6 +1,7 @@
 package raftgroup
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -8,12 +9,66 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/hashicorp/raft"
 	"github.com/rs/zerolog"
 )
 
 // repeatAfter is how long one message of the library is kept quiet after it
 // was logged: it says the same thing many times a second when a peer is away.
 const repeatAfter = 5 * time.Second
+
+// ordinary are the warnings and errors of the library that come with every node that
+// joins, stops or takes over, and the level at which we have them. Which nodes are not
+// reached, and that nobody leads, is told by who knows the nodes by name. What is not
+// here, such as a quorum that is lost or a disk that fails, stays what it is.
+var ordinary = map[string]zerolog.Level{
+	// A peer is down, starts or has no such group yet.
+	"failed to appendEntries to":                zerolog.InfoLevel,
+	"failed to heartbeat to":                    zerolog.InfoLevel,
+	"failed to pipeline appendEntries":          zerolog.InfoLevel,
+	"failed to start pipeline replication to":   zerolog.InfoLevel,
+	"failed to make requestVote RPC":            zerolog.InfoLevel,
+	"failed to contact":                         zerolog.InfoLevel,
+	"peer has newer term, stopping replication": zerolog.InfoLevel,
+	// A member that catches up.
+	"appendEntries rejected, sending older logs": zerolog.DebugLevel,
+	"failed to get previous log":                 zerolog.DebugLevel, // when it is not there: see level
+	"skipping application of old log":            zerolog.DebugLevel,
+	// Elections.
+	"heartbeat timeout reached, starting election":                                                                   zerolog.InfoLevel,
+	"heartbeat timeout reached, not part of a stable configuration or a non-voter, not triggering a leader election": zerolog.InfoLevel,
+	"new leader elected, stepping down":                                                                              zerolog.InfoLevel,
+	"no known peers, aborting election":                                                                              zerolog.InfoLevel,
+	"not part of stable configuration, aborting election":                                                            zerolog.InfoLevel,
+	"duplicate requestVote from":                                                                                     zerolog.InfoLevel,
+	"rejecting vote request since node is not a voter":                                                               zerolog.InfoLevel,
+	"rejecting vote request since node is not in configuration":                                                      zerolog.InfoLevel,
+	"rejecting vote request since our last index is greater":                                                         zerolog.InfoLevel,
+	"rejecting vote request since our last term is greater":                                                          zerolog.InfoLevel,
+	"rejecting vote request since we have a leader":                                                                  zerolog.InfoLevel,
+	"rejecting pre-vote request since node is not a voter":                                                           zerolog.InfoLevel,
+	"rejecting pre-vote request since node is not in configuration":                                                  zerolog.InfoLevel,
+	"rejecting pre-vote request since our last index is greater":                                                     zerolog.InfoLevel,
+	"rejecting pre-vote request since our last term is greater":                                                      zerolog.InfoLevel,
+	"rejecting pre-vote request since we have a leader":                                                              zerolog.InfoLevel,
+}
+
+// level is that of a message of the library here.
+func level(of hclog.Level, msg string, args []any) zerolog.Level {
+	is := zerolog.WarnLevel
+	if of >= hclog.Error {
+		is = zerolog.ErrorLevel
+	}
+	for _, arg := range args {
+		if err, ok := arg.(error); ok && msg == "failed to get previous log" && !errors.Is(err, raft.ErrLogNotFound) {
+			return is
+		}
+	}
+	if mild, ok := ordinary[msg]; ok {
+		return mild
+	}
+	return is
+}
 
 // logger is an hclog.Logger that writes warnings and errors to zerolog.
 type logger struct {
@@ -47,14 +102,11 @@ func (q *quiet) pass(msg string) bool {
 }
 
 // Log implements hclog.Logger.
-func (l *logger) Log(level hclog.Level, msg string, args ...any) {
-	if level < hclog.Warn || !l.quiet.pass(msg) {
+func (l *logger) Log(of hclog.Level, msg string, args ...any) {
+	if of < hclog.Warn || !l.quiet.pass(msg) {
 		return
 	}
-	e := l.out.Warn()
-	if level >= hclog.Error {
-		e = l.out.Error()
-	}
+	e := l.out.WithLevel(level(of, msg, args))
 	l.fields(e, l.args)
 	l.fields(e, args)
 	e.Str("component", l.name).Msg(msg)
