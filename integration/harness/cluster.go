@@ -1,10 +1,7 @@
 package harness
 
 import (
-	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -143,23 +140,11 @@ func (n *Node) place() error {
 	}
 	for _, addr := range []*string{&n.AMQP, &n.MQTT, &n.Kafka, &n.HTTP, &n.Peers} {
 		var err error
-		if *addr, err = lastingAddress(); err != nil {
+		if *addr, err = freeAddress(); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// lastingAddress returns a loopback address that is free now, and stays so while
-// its node is down: the system gives connections no ports so low.
-func lastingAddress() (string, error) {
-	for range 1000 {
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10000+rand.IntN(22000)))
-		if err == nil {
-			return l.Addr().String(), l.Close()
-		}
-	}
-	return "", errors.New("no free port from 10000 to 32000")
 }
 
 // Run starts the node (again) on the same data directory and addresses and
