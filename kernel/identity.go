@@ -34,6 +34,9 @@ type ConnectionInfo struct {
 	Properties []Argument // what the client says of itself
 	Heartbeat  time.Duration
 	Channels   ChannelLister
+	// Token stays the same when the connection is made again on behalf of the same
+	// client: then it takes the place of the one before. Nobody can guess it.
+	Token string
 }
 
 // ChannelLister lists the channels of a connection whose protocol has several

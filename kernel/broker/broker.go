@@ -60,6 +60,7 @@ type Broker struct {
 
 	mu       sync.Mutex // guards what follows
 	conns    map[kernel.ConnectionID]*Conn
+	tokens   map[string]*Conn // of conns that have one
 	lastConn kernel.ConnectionID
 	failed   error
 	closing  bool
@@ -78,7 +79,7 @@ func newBroker(n *Node, l lead) *Broker {
 	b := &Broker{
 		node: n, lead: l, lost: make(chan struct{}), log: n.log, settings: n.settings, limits: n.limits,
 		tables: n.cfg.Tables, started: n.now(), now: n.now, catalog: n.catalog, durable: n.durable, alarms: n.alarms,
-		conns: make(map[kernel.ConnectionID]*Conn),
+		conns: make(map[kernel.ConnectionID]*Conn), tokens: make(map[string]*Conn),
 		empty: make(chan struct{}), closed: make(chan struct{}),
 	}
 	if b.tables == nil {

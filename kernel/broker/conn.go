@@ -42,7 +42,8 @@ type Conn struct {
 // Connect registers a connection. end is called (from a kernel goroutine, at
 // most once, must not block) when the node wants it closed: shutting down or
 // closed by an operator, or when its user loses his access. CodeNotFound (no
-// such tenant), CodeAccessRefused (not his).
+// such tenant), CodeAccessRefused (not his). A connection with the same token is
+// closed before.
 func (b *Broker) Connect(id kernel.Identity, info kernel.ConnectionInfo, end func(reason error)) (*Conn, error) {
 	if err := b.MayEnter(id); err != nil {
 		b.Counters(info.Protocol).Refused.Add(1)
@@ -67,7 +68,7 @@ func (b *Broker) connect(id kernel.Identity, info kernel.ConnectionInfo, end fun
 		stop: make(chan struct{}), done: make(chan struct{}), ended: end, operator: operator,
 		member: make(map[*Member]struct{}), attach: make(map[*Session]struct{}),
 	}
-	b.mu.Lock()
+	b.lockReplacing(info.Token)
 	defer b.mu.Unlock()
 	if b.closing {
 		c.counters.Refused.Add(1)
@@ -79,8 +80,26 @@ func (b *Broker) connect(id kernel.Identity, info kernel.ConnectionInfo, end fun
 	b.lastConn++
 	c.id = b.lastConn
 	b.conns[c.id] = c
+	if info.Token != "" {
+		b.tokens[info.Token] = c
+	}
 	c.counters.Opened.Add(1)
 	return c, nil
+}
+
+// lockReplacing locks b.mu with no connection of that token.
+func (b *Broker) lockReplacing(token string) {
+	b.mu.Lock()
+	for token != "" {
+		old := b.tokens[token]
+		if old == nil {
+			return
+		}
+		b.mu.Unlock()
+		old.askToEnd(kernel.Errorf(kernel.CodeFenced, "", "", "the client's node has made the connection anew"))
+		old.Close()
+		b.mu.Lock()
+	}
 }
 
 // ID returns the connection's number.
@@ -163,6 +182,9 @@ func (c *Conn) Close() {
 	}
 	c.b.mu.Lock()
 	delete(c.b.conns, c.id)
+	if token := c.about.Token; token != "" && c.b.tokens[token] == c {
+		delete(c.b.tokens, token)
+	}
 	last := len(c.b.conns) == 0 && c.b.closing
 	c.b.mu.Unlock()
 	c.counters.Closed.Add(1)

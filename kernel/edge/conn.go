@@ -2,6 +2,7 @@ package edge
 
 import (
 	"context"
+	"crypto/rand"
 	"maps"
 	"slices"
 	"sync"
@@ -28,7 +29,7 @@ type Conn struct {
 	once   sync.Once              // of ended
 	now    atomic.Pointer[link]   // nil while there is none
 	alarm  atomic.Pointer[func()] // see WatchAlarms
-	stop   context.Context        // ends when Close begins
+	stop   context.Context        // ends with end, or when Close begins
 	cancel context.CancelFunc
 
 	mu         sync.Mutex
@@ -53,6 +54,7 @@ type link struct {
 // Connect is broker.Broker.Connect. It waits for a host. The end of a host is no reason
 // for end to be called.
 func (e *Edge) Connect(id kernel.Identity, info kernel.ConnectionInfo, end func(reason error)) (*Conn, error) {
+	info.Token = rand.Text()
 	c := &Conn{
 		e: e, id: id, info: info, ended: end, changed: make(chan struct{}),
 		members: make(map[*member]struct{}), pools: make(map[*pool]struct{}), publishers: make(map[*publisher]struct{}),
@@ -87,28 +89,32 @@ func (c *Conn) connect(h *served) (*link, error) {
 
 // end is what a link's host calls, and whoever knows that another one serves.
 func (l *link) end(reason error) {
-	if !again(reason) {
-		l.c.end(reason)
-		return
-	}
 	c := l.c
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if l.over {
+		c.mu.Unlock()
 		return
 	}
+	if !again(reason) {
+		c.mu.Unlock()
+		c.end(reason)
+		return
+	}
+	defer c.mu.Unlock()
 	l.over, l.why = true, reason
 	if c.now.Load() == l {
 		c.relinkLocked(l)
 	}
 }
 
-// end tells the front-end, once, that the connection is to be closed.
+// end tells the front-end, once, that the connection is to be closed. What waits for a
+// host does so no longer: the front-end could not close the connection before.
 func (c *Conn) end(reason error) {
 	c.once.Do(func() {
 		if c.ended != nil {
 			c.ended(reason)
 		}
+		c.cancel()
 	})
 }
 

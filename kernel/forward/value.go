@@ -149,7 +149,7 @@ func (r *reader) identity() kernel.Identity {
 }
 
 func appendInfo(b []byte, i *kernel.ConnectionInfo) []byte {
-	for _, s := range []string{string(i.Protocol), i.Name, i.ClientID, i.Version, i.Mechanism} {
+	for _, s := range []string{string(i.Protocol), i.Name, i.ClientID, i.Version, i.Mechanism, i.Token} {
 		b = codec.AppendString(b, s)
 	}
 	b = appendAddr(appendAddr(b, i.Remote), i.Local)
@@ -160,7 +160,7 @@ func appendInfo(b []byte, i *kernel.ConnectionInfo) []byte {
 // info reads what appendInfo has written. listed says that there are channels to list.
 func (r *reader) info() (i kernel.ConnectionInfo, listed bool) {
 	i.Protocol = kernel.Protocol(r.String())
-	i.Name, i.ClientID, i.Version, i.Mechanism = r.String(), r.String(), r.String(), r.String()
+	i.Name, i.ClientID, i.Version, i.Mechanism, i.Token = r.String(), r.String(), r.String(), r.String(), r.String()
 	i.Remote, i.Local = r.addr(), r.addr()
 	r.Flags(&i.Secure, &listed)
 	i.Properties, i.Heartbeat = r.Arguments(), time.Duration(r.Int())
