@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/trivium-mq/trivium/kernel"
 )
 
 const (
@@ -23,6 +25,7 @@ type clusterInfo struct {
 	Cluster, Node, Refused string
 	Nodes                  []struct {
 		Name     string
+		State    kernel.NodeState
 		Draining bool
 		Leads    []uint32
 	}
@@ -49,11 +52,40 @@ func (a *app) clusterStatus() *cobra.Command {
 		if err := c.get("cluster", &raw); err != nil {
 			return err
 		}
+		print := a.printCluster
 		if a.format != "table" {
-			return a.printOne(raw)
+			print = a.printOne
 		}
-		return a.printCluster(raw)
+		if err := print(raw); err != nil {
+			return err
+		}
+		return majorities(raw)
 	})
+}
+
+// majorities returns an error if the node that was asked reaches no majority of the nodes
+// that vote in some group: nothing can be confirmed then, whatever the states are.
+func majorities(raw json.RawMessage) error {
+	var s clusterInfo
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return fmt.Errorf("the answer is not that of a node: %w", err)
+	}
+	reached := map[string]bool{}
+	for _, n := range s.Nodes {
+		reached[n.Name] = n.State != kernel.NodeUnreachable && n.State != kernel.NodeRefused
+	}
+	for _, g := range s.Groups {
+		up := 0
+		for _, voter := range g.Voters {
+			if reached[voter] {
+				up++
+			}
+		}
+		if len(g.Voters) > 0 && up <= len(g.Voters)/2 {
+			return fmt.Errorf("no majority: of the %d nodes that vote in group %d node %s reaches %d, itself included", len(g.Voters), g.Group, s.Node, up)
+		}
+	}
+	return nil
 }
 
 // printCluster prints a status as two tables.

@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,6 +39,24 @@ GROUP  LEADER  TERM  COMMIT  VOTERS  LEARNERS
 	}
 	if _, out, err = run(t, 200, twoNodes, "", "cluster", "status", "-o", "json"); err != nil || !strings.Contains(out, `"state": "standby"`) {
 		t.Errorf("%s %v", out, err)
+	}
+}
+
+// TestClusterStatusWithoutMajority: a node that is left alone may look well; the status
+// says that nothing goes on, and fails, in every format.
+func TestClusterStatusWithoutMajority(t *testing.T) {
+	const left = `{"cluster":"c","node":"3","nodes":[{"name":"1","state":"unreachable"},{"name":"2","state":"%s"},{"name":"3","state":"standby"}],
+"groups":[{"group":0,"leader":"","voters":["1","2","3"]},{"group":1,"leader":"","voters":["1","2","3"]}]}`
+	for state, good := range map[string]bool{"unreachable": false, "refused": false, "catching up": true} {
+		for _, format := range []string{"table", "json"} {
+			_, out, err := run(t, 200, fmt.Sprintf(left, state), "", "cluster", "status", "-o", format)
+			if !strings.Contains(out, "standby") || (err == nil) != good || isUsage(err) {
+				t.Errorf("node 2 is %s, as %s: %v\n%s", state, format, err, out)
+			}
+			if err != nil && !strings.Contains(err.Error(), "no majority: of the 3 nodes that vote in group 0 node 3 reaches 1") {
+				t.Errorf("it says %v", err)
+			}
+		}
 	}
 }
 
