@@ -396,7 +396,7 @@ func exactlyOnce(t *testing.T, at func() harness.Addresses, kill func()) {
 		clients.Go(func() { r.run(ctx, 20, r.serve) })
 		select {
 		case <-r.reached:
-		case <-time.After(10 * time.Second):
+		case <-time.After(harness.Patience):
 			t.Fatal("no SUBACK")
 		}
 	}

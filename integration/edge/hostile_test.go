@@ -147,7 +147,7 @@ func loris(c net.Conn, what, start string, timeout time.Duration) error {
 		case <-tick.C:
 			_, _ = c.Write([]byte{'x'}) // the read says when it is over
 		case err := <-closed:
-			if took := time.Since(begin); err != nil || took > 2*timeout+harness.Patience {
+			if took := time.Since(begin); err != nil || took > 2*timeout+10*time.Second {
 				return fmt.Errorf("%s: closed after %v, %v", what, took, err)
 			}
 			return nil

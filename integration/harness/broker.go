@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	startTimeout = 30 * time.Second
-	stopTimeout  = 15 * time.Second
+	startTimeout = 60 * time.Second
+	stopTimeout  = 20 * time.Second
 )
 
 // Addresses are where a node listens, host:port each. Its methods open clients.

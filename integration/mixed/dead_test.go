@@ -35,13 +35,13 @@ func TestDeadLetterAcrossProtocols(t *testing.T) {
 	for range 2 {
 		get(t, ch, "work").Reject(true)
 	}
-	harness.Wait(t, 10*time.Second, "two dead letters", func() bool { return ready(t, ch, "dead") == 2 })
+	harness.Wait(t, harness.Patience, "two dead letters", func() bool { return ready(t, ch, "dead") == 2 })
 
 	refuseMQTT5(t, b.MQTT, "work", func() {
 		p := b.DialMQTT(t, "publisher")
 		harness.Done(t, p.Publish("work", 1, false, "refused"))
 	})
-	harness.Wait(t, 10*time.Second, "three dead letters", func() bool { return ready(t, ch, "dead") == 3 })
+	harness.Wait(t, harness.Patience, "three dead letters", func() bool { return ready(t, ch, "dead") == 3 })
 	if n := ready(t, ch, "work"); n != 0 {
 		t.Errorf("%d messages are left", n)
 	}
@@ -88,7 +88,7 @@ func TestDeadLetterAcrossProtocols(t *testing.T) {
 func get(t *testing.T, ch *amqp.Channel, queue string) amqp.Delivery {
 	t.Helper()
 	var d amqp.Delivery
-	harness.Wait(t, 10*time.Second, "a message in "+queue, func() bool {
+	harness.Wait(t, harness.Patience, "a message in "+queue, func() bool {
 		var ok bool
 		var err error
 		d, ok, err = ch.Get(queue, false)
