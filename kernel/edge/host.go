@@ -72,9 +72,18 @@ type Pool interface {
 	Put(n int)
 }
 
+// Decliner is a kernel.Completion that is told apart what broker.Publisher refuses at
+// once, where that comes later because the host is across the network. To others it is
+// the outcome.
+type Decliner interface {
+	kernel.Completion
+	// Declined comes in the place of Completed.
+	Declined(token uint64, err error)
+}
+
 // Publisher publishes for one channel (broker.Publisher). Across the network a publish
-// that is not mandatory reports one target, and what broker.Publisher refuses at once
-// is its outcome.
+// that is not mandatory reports one target, and may be declined later. After one that
+// was for a mistake of the client nothing more that the publisher is given is done.
 type Publisher interface {
 	ToExchange(exchange, key string, r *kernel.Record, opt kernel.PublishOptions, token uint64) (matched int, err error)
 	RetainAt(exchange, key string, r *kernel.Record, opt kernel.PublishOptions, token uint64) (matched int, err error)

@@ -24,8 +24,11 @@ type publisher struct {
 // Publisher is broker.Conn.Publisher.
 func (c *Conn) Publisher(done kernel.Completion) Publisher {
 	p := &publisher{c: c, done: done}
-	if done == nil {
-		p.done = unheard{c}
+	switch d := done.(type) {
+	case nil:
+		p.done = unheard{c: c}
+	case Unheard:
+		p.done = unheard{c, d}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -33,8 +36,31 @@ func (c *Conn) Publisher(done kernel.Completion) Publisher {
 	return p
 }
 
+// Unheard is for Publisher where nobody asks for outcomes: it is told of what the host
+// declines. That the host is lost ends the connection.
+type Unheard func(err error)
+
+// Completed implements kernel.Completion.
+func (Unheard) Completed(uint64, kernel.Result) {}
+
+// Declined implements Decliner.
+func (u Unheard) Declined(_ uint64, err error) { u(err) }
+
+// Flush implements kernel.Completion.
+func (Unheard) Flush() {}
+
 // unheard takes the outcomes that nobody asks for.
-type unheard struct{ c *Conn }
+type unheard struct {
+	c        *Conn
+	declined func(err error) // may be nil
+}
+
+// Declined implements Decliner.
+func (u unheard) Declined(token uint64, err error) {
+	if u.Completed(token, kernel.Result{Err: err}); !again(err) && u.declined != nil {
+		u.declined(err)
+	}
+}
 
 // Completed implements kernel.Completion.
 func (u unheard) Completed(_ uint64, res kernel.Result) {

@@ -19,6 +19,7 @@ type feeder struct {
 	session *session
 	id      uint64
 	p       *broker.Publisher
+	mistake error // of who publishes: nothing that comes later is done; guarded by pressure.mu
 
 	// guarded by session.out.mu
 	runs       []run // outcomes that were not flushed
@@ -103,12 +104,27 @@ func (f *feeder) flush() {
 	f.retire()
 }
 
-// refuse tells an outcome that is known at once.
+// refuse tells that a publish was refused at once.
 func (f *feeder) refuse(number uint64, err error) {
-	f.session.out.mu.Lock()
-	defer f.session.out.mu.Unlock()
-	f.note(number, err)
-	f.flush()
+	o := &f.session.out
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	f.done++
+	start := o.begin(kindDeclined)
+	o.buf = appendError(codec.AppendUint(codec.AppendUint(o.buf, f.id), number), err)
+	o.end(start)
+	f.retire()
+}
+
+// mistaken reports whether a refusal is for what the client has asked for, and not for
+// the state that the broker is in.
+func mistaken(err error) bool {
+	switch kernel.CodeOf(err) {
+	case kernel.CodeNotFound, kernel.CodeAccessRefused, kernel.CodePrecondition, kernel.CodeInvalidName, kernel.CodeInvalid,
+		kernel.CodeNotAllowed, kernel.CodeNotImplemented, kernel.CodeTooLarge:
+		return true
+	}
+	return false
 }
 
 // answer tells how many targets a mandatory publish has, or why it was refused.
@@ -195,10 +211,15 @@ var errPressed = &kernel.Error{Code: kernel.CodePressure, Detail: "the node that
 func (h *pressure) try(f *feeder) (pressed bool, err error) {
 	p := &h.p
 	var matched int
-	if p.retain {
+	if err = f.mistake; err != nil {
+		// The client has not heard yet that it may not go on.
+	} else if p.retain {
 		matched, err = f.p.RetainAt(p.exchange, p.key, &p.record, p.options(), p.number)
 	} else {
 		matched, err = f.p.ToExchange(p.exchange, p.key, &p.record, p.options(), p.number)
+	}
+	if mistaken(err) {
+		f.mistake = err
 	}
 	switch {
 	case p.fields.err != nil:

@@ -40,6 +40,7 @@ const (
 	kindLeave
 	kindEnd
 	kindDescribe
+	kindDeclined
 )
 
 const (

@@ -178,6 +178,8 @@ func (l *link) handle(k kind, body []byte) error {
 		return l.onResult(r)
 	case kindRouted:
 		return l.onRouted(r)
+	case kindDeclined:
+		return l.onDeclined(r)
 	case kindEnded:
 		return l.onEnded(r)
 	case kindAlarms:

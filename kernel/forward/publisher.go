@@ -36,8 +36,9 @@ const (
 
 // finished is an outcome that is to be told.
 type finished struct {
-	token uint64
-	err   error
+	token    uint64
+	err      error
+	declined bool // the broker did not take it
 }
 
 // publisher implements edge.Publisher. What it keeps of a publish is its token.
@@ -185,7 +186,7 @@ func (l *link) onOutcomes(r *reader) error {
 				l.out.mu.Unlock()
 				return fmt.Errorf("%w: a second outcome of a publish", errMalformed)
 			}
-			l.finished = append(l.finished, finished{f.token, err})
+			l.finished = append(l.finished, finished{token: f.token, err: err})
 			p.land(f)
 		}
 	}
@@ -199,6 +200,27 @@ func (l *link) onOutcomes(r *reader) error {
 	return nil
 }
 
+// onDeclined handles the refusal of a publish that is not mandatory.
+func (l *link) onDeclined(r *reader) error {
+	id, n, reason := r.Uint(), r.Uint(), r.error()
+	if err := r.done(kindDeclined); err != nil {
+		return err
+	}
+	l.out.mu.Lock()
+	p := l.publishers[id]
+	if p == nil || reason == nil || n < p.base || n >= p.next || p.at(n).state != flying {
+		l.out.mu.Unlock()
+		return fmt.Errorf("%w: the refusal of no publish", errMalformed)
+	}
+	l.finished = append(l.finished[:0], finished{p.at(n).token, reason, true})
+	p.land(p.at(n))
+	l.changed.Broadcast()
+	l.out.mu.Unlock()
+	p.tellAll(l.finished)
+	clear(l.finished)
+	return nil
+}
+
 // tellAll tells outcomes, with a flush behind them.
 func (p *publisher) tellAll(list []finished) {
 	if len(list) == 0 {
@@ -207,7 +229,7 @@ func (p *publisher) tellAll(list []finished) {
 	p.telling.Lock()
 	if p.to != nil {
 		for i := range list {
-			p.to.Completed(list[i].token, kernel.Result{Offset: -1, Err: list[i].err})
+			p.tell(&list[i])
 		}
 		p.to.Flush()
 	}
@@ -220,6 +242,17 @@ func (p *publisher) tellAll(list []finished) {
 		delete(l.publishers, p.id)
 	}
 	l.out.mu.Unlock()
+}
+
+// tell tells one outcome. The caller holds p.telling.
+func (p *publisher) tell(f *finished) {
+	if f.declined {
+		if d, ok := p.to.(edge.Decliner); ok {
+			d.Declined(f.token, f.err)
+			return
+		}
+	}
+	p.to.Completed(f.token, kernel.Result{Offset: -1, Err: f.err})
 }
 
 // onRouted handles the answer to a mandatory publish.
@@ -264,7 +297,7 @@ func (p *publisher) lose() {
 			answer = routed{err: errBroken()}
 			p.told++
 		} else if f.state == flying {
-			list = append(list, finished{f.token, errBroken()})
+			list = append(list, finished{token: f.token, err: errBroken()})
 		}
 	}
 	p.base = p.next

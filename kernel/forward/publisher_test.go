@@ -102,24 +102,25 @@ func TestOutcomes(t *testing.T) {
 		t.Fatal(n, err)
 	}
 	wantCode(t, p.done.wait(t, 1)[1], kernel.CodeNotFound)
-	_, err := p.p.ToExchange("none", "k", r, must, 2)
+	_, err := publishing(t, c).p.ToExchange("none", "k", r, must, 2)
 	wantCode(t, err, kernel.CodeNotFound)
+	p = publishing(t, c)
 	if n, err := p.p.ToExchange("", "missing", r, must, 3); n != 0 || err != nil {
 		t.Fatal(n, err)
 	}
 	if n, err := p.p.ToExchange("", "q", r, must, 4); n != 1 || err != nil {
 		t.Fatal(n, err)
 	}
-	if err := p.done.wait(t, 2)[4]; err != nil {
+	if err := p.done.wait(t, 1)[4]; err != nil {
 		t.Error(err)
 	}
-	if _, err := p.p.RetainAt("amq.direct", "k", r, must, 5); kernel.CodeOf(err) != kernel.CodeInvalid {
+	if _, err := publishing(t, c).p.RetainAt("amq.direct", "k", r, must, 5); kernel.CodeOf(err) != kernel.CodeInvalid {
 		t.Error(err)
 	}
 	if n, err := p.p.RetainAt(kernel.ExchangeTopic, "k", r, kernel.PublishOptions{}, 6); n != 1 || err != nil {
 		t.Error(n, err)
 	}
-	if err := p.done.wait(t, 3)[6]; err != nil {
+	if err := p.done.wait(t, 2)[6]; err != nil {
 		t.Error(err)
 	}
 	if err := c.Bind(soon(t), kernel.Binding{Exchange: kernel.ExchangeHeaders, Queue: "q", Arguments: []kernel.Argument{{Name: "n", Value: int64(5)}}}); err != nil {
@@ -147,6 +148,48 @@ func TestOutcomes(t *testing.T) {
 		t.Error(err)
 	}
 	if info, err := c.Queue("q"); err != nil || info.Ready != 4 {
+		t.Errorf("%+v %v", info, err)
+	}
+}
+
+// decliner collects completions, and what was declined.
+type decliner struct {
+	*outcomes
+	declined chan uint64
+}
+
+func (d decliner) Declined(token uint64, err error) {
+	d.Completed(token, kernel.Result{Err: err})
+	d.declined <- token
+}
+
+// TestDeclined: a publish that the broker does not take is told apart from those that
+// fail, and after a mistake nothing is done that was on its way meanwhile.
+func TestDeclined(t *testing.T) {
+	c := serve(t, open(t)).connect(t)
+	c.declare("q")
+	d := decliner{newOutcomes(), make(chan uint64, 10)}
+	p := &pub{t: t, p: c.Publisher(d), done: d.outcomes}
+	p.to("", "q", "before")
+	p.to("none", "k", "mistake")
+	p.to("", "q", "after")
+	got := d.wait(t, 3)
+	if got[1] != nil {
+		t.Error(got[1])
+	}
+	for _, token := range []uint64{2, 3} {
+		wantCode(t, got[token], kernel.CodeNotFound)
+		if at := <-d.declined; at != token {
+			t.Errorf("publish %d was declined, want %d", at, token)
+		}
+	}
+	if _, err := p.p.ToExchange("", "q", &kernel.Record{}, kernel.PublishOptions{Mandatory: true}, 4); kernel.CodeOf(err) != kernel.CodeNotFound {
+		t.Error(err)
+	}
+	other := publishing(t, c)
+	other.to("", "q", "another")
+	other.settle()
+	if info, err := c.Queue("q"); err != nil || info.Ready != 2 {
 		t.Errorf("%+v %v", info, err)
 	}
 }

@@ -29,7 +29,7 @@ type blocked struct {
 	publisher atomic.Bool   // published, for the watcher
 	alarm     atomic.Bool   // an alarm is on, as of the last that the watcher knows; set under out.mu
 	holding   atomic.Bool   // the list is not empty
-	relief    atomic.Bool   // the reader should look at the alarms
+	relief    atomic.Bool   // the reader should look at the alarms, and at what was declined
 	wake      chan struct{} // the same for a reader that does not read; capacity 1
 	told      bool          // connection.blocked is out; guarded by out.mu
 }
@@ -285,7 +285,10 @@ func (t *content) held(body []byte) heldPublish {
 // read deadline right again.
 func (c *conn) relieved() error {
 	c.blocked.relief.Store(false)
-	err := c.relieve()
+	err := c.failAllDeclined()
+	if err == nil {
+		err = c.relieve()
+	}
 	c.out.mu.Lock()
 	if !c.closing.Load() && !c.blocked.relief.Load() {
 		var at time.Time

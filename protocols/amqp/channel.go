@@ -3,6 +3,7 @@ package amqp
 import (
 	"sync/atomic"
 
+	"github.com/trivium-mq/trivium/kernel/edge"
 	"github.com/trivium-mq/trivium/protocols/amqp/wire"
 )
 
@@ -21,7 +22,8 @@ type channel struct {
 	lastQueue string    // the last one declared, what "" means
 	pullers   map[pullKey]*consumer
 
-	confirming atomic.Bool // confirms is set, for listings
+	confirming atomic.Bool           // confirms is set, for listings
+	declined   atomic.Pointer[error] // a publish, after all: see decline
 
 	// reused by the handlers of frequent methods
 	ack    wire.BasicAck
@@ -47,7 +49,7 @@ func (c *conn) openChannel(fr wire.Frame) error {
 	}
 	ch := &channel{c: c, id: fr.Channel, consumers: make(map[string]*consumer)}
 	ch.content.ch = ch
-	ch.pub = c.link.Publisher(nil)
+	ch.pub = c.link.Publisher(edge.Unheard(ch.decline))
 	c.addChannel(ch)
 	ch.send(&wire.ChannelOpenOk{})
 	return nil
@@ -175,6 +177,14 @@ func (ch *channel) method(payload []byte) error {
 	ch.c.flush()
 	if err := ch.inOrder(); err != nil {
 		return err
+	}
+	if ch.declined.Load() != nil {
+		if err := ch.failDeclined(); err != nil {
+			return err
+		}
+		if ch.closing {
+			return ch.discard(wire.Frame{Type: wire.FrameMethod, Channel: ch.id, Payload: payload})
+		}
 	}
 	return ch.dispatch(m)
 }

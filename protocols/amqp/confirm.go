@@ -83,6 +83,15 @@ func (w *confirms) Completed(seq uint64, res kernel.Result) {
 	w.finish(seq, acked)
 }
 
+// Declined implements edge.Decliner.
+func (w *confirms) Declined(seq uint64, err error) {
+	if passing(err) {
+		w.finish(seq, nacked)
+		return
+	}
+	w.ch.decline(err) // the end of the channel is the answer
+}
+
 func (w *confirms) finish(seq uint64, o outcome) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/kernel/broker"
+	"github.com/trivium-mq/trivium/kernel/edge"
 	"github.com/trivium-mq/trivium/storage/record"
 )
 
@@ -25,6 +26,7 @@ type fakeNode struct {
 	names     int
 
 	refuse  error // of every publish
+	later   bool  // what is refused is told by the completion, as across the network
 	unsure  error // of every Settle
 	hold    bool  // keep completions until the test runs them
 	held    []func(error)
@@ -264,6 +266,17 @@ func (p *fakePublisher) ToExchange(exchange, key string, r *kernel.Record, opt k
 	n := p.n
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	matched, err := p.publish(exchange, key, r, opt, token)
+	if d, ok := p.done.(edge.Decliner); ok && err != nil && n.later {
+		d.Declined(token, err)
+		d.Flush()
+		return 1, nil
+	}
+	return matched, err
+}
+
+func (p *fakePublisher) publish(exchange, key string, r *kernel.Record, opt kernel.PublishOptions, token uint64) (int, error) {
+	n := p.n
 	if n.refuse != nil {
 		return 0, n.refuse
 	}

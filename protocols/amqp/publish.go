@@ -72,18 +72,60 @@ func (ch *channel) checkedFirst(m *wire.BasicPublish, err error) error {
 // missing is the worst answer. Anything else is its mistake and closes the
 // channel.
 func (ch *channel) publishFailed(confirms *confirms, seq uint64, err error) error {
+	switch {
+	case !passing(err):
+		if confirms != nil {
+			confirms.undo(seq) // the end of the channel is the answer
+		}
+		return ch.c.refused(err)
+	case confirms == nil:
+		return faultf(wire.ResourceError, "the message was not stored: %v", err)
+	}
+	confirms.settled(seq, nacked)
+	return nil
+}
+
+// passing reports whether the refusal of a publish is not for a mistake in it.
+func passing(err error) bool {
 	switch kernel.CodeOf(err) {
 	case kernel.CodeUnavailable, kernel.CodeUnknown, kernel.CodeLimit, kernel.CodePressure, kernel.CodeInternal, kernel.CodeDropped:
-		if confirms == nil {
-			return faultf(wire.ResourceError, "the message was not stored: %v", err)
-		}
-		confirms.settled(seq, nacked)
+		return true
+	}
+	return false
+}
+
+// decline notes that the node did not take a publish, which it says some time later
+// if it is another one, and has the reader see to it. Any goroutine.
+func (ch *channel) decline(err error) {
+	if ch.declined.CompareAndSwap(nil, &err) {
+		ch.c.relieveSoon()
+	}
+}
+
+// failDeclined answers a publish that the node did not take, as publishFailed does. An
+// error ends the connection.
+func (ch *channel) failDeclined() error {
+	err := ch.declined.Swap(nil)
+	if err == nil || ch.closing {
 		return nil
 	}
-	if confirms != nil {
-		confirms.undo(seq) // the end of the channel is the answer
+	f := asFault(ch.publishFailed(nil, 0, *err))
+	f.id = wire.IDBasicPublish
+	if f.code.Hard() {
+		return f
 	}
-	return ch.c.refused(err)
+	ch.fail(f)
+	return nil
+}
+
+// failAllDeclined is failDeclined of all channels.
+func (c *conn) failAllDeclined() error {
+	for _, ch := range c.channels {
+		if err := ch.failDeclined(); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // returnMessage sends a mandatory message back to its publisher.
