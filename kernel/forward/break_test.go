@@ -145,9 +145,9 @@ func TestOperatorCloses(t *testing.T) {
 func TestGarbage(t *testing.T) {
 	b := open(t)
 	n := serve(t, b)
-	spoilt := false
+	var spoilt atomic.Bool
 	n.spoil = func(m []byte) []byte {
-		if spoilt {
+		if spoilt.Load() {
 			m[len(m)/2] ^= 0xff
 			m = append(m, 1, 0, 0, 0, 250)
 		}
@@ -156,7 +156,7 @@ func TestGarbage(t *testing.T) {
 	c := n.connect(t)
 	c.declare("q")
 	p := publishing(t, c)
-	spoilt = true
+	spoilt.Store(true)
 	p.to("", "q", "v")
 	wantCode(t, <-c.ended, kernel.CodeUnknown)
 	p.done.wait(t, 1)

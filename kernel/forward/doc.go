@@ -29,6 +29,7 @@
 //	opened     the answer to open, with the alarms; or refused, and the stream ends
 //	result     the id of a call, an error or values
 //	routed     how many targets a mandatory publish has, or why it was refused
+//	declined   why another publish was refused; the error is no outcome of what was stored
 //	outcomes   of publishes of one publisher, in runs; a flush follows each frame
 //	deliver    to a member: one Deliver call is one frame
 //	ended      a membership is over
@@ -40,7 +41,7 @@
 // # What is bounded
 //
 // Publishes whose outcome is not known: 4 MiB of a link, or one message. Deliveries that
-// wait to be sent: about 1 MiB of a link, or one message; beyond that credit is taken
+// wait to be sent: about 2 MiB of a link, or one message; beyond that credit is taken
 // back from the broker, and given again as the stream drains. Deliveries that a front-end
 // does not admit wait at its node, as many as were under way. Calls under way: 128.
 // Between the two, what HTTP/2 lets a stream have under way. Whoever breaks one of these

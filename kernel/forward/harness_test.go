@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -73,7 +74,8 @@ type end struct {
 	once    *sync.Once
 	over    chan struct{} // closed when the end that serves has returned
 	buf     []byte
-	spoil   func([]byte) []byte // nil = nothing is wrong with the stream
+	spoil   func([]byte) []byte           // nil = nothing is wrong with the stream
+	gate    atomic.Pointer[chan struct{}] // Recv waits until it is closed
 }
 
 func pipe() (near, far *end) {
@@ -101,6 +103,17 @@ func (e *end) Send(b []byte) error {
 }
 
 func (e *end) Recv() ([]byte, error) {
+	m, err := e.recv()
+	if gate := e.gate.Load(); gate != nil && err == nil {
+		select {
+		case <-*gate:
+		case <-e.gone:
+		}
+	}
+	return m, err
+}
+
+func (e *end) recv() ([]byte, error) {
 	select {
 	case <-e.gone:
 		return nil, io.ErrClosedPipe
@@ -287,6 +300,10 @@ func newInbox() *inbox { return &inbox{wake: make(chan struct{}, 1)} }
 func (in *inbox) Deliver(batch []kernel.Delivery) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	in.take(batch)
+}
+
+func (in *inbox) take(batch []kernel.Delivery) {
 	for _, d := range batch {
 		d.Record = d.Record.Clone()
 		in.got = append(in.got, d)

@@ -8,9 +8,10 @@ import (
 
 const (
 	// highMark is how many bytes may wait to be sent before credit is taken back, and
-	// lowMark when it is given again.
-	highMark = 1 << 20
-	lowMark  = 256 << 10
+	// lowMark when it is given again. A front-end has given credit for less, if it knows
+	// how large its messages are: what the broker has to take back is marked redelivered.
+	highMark = 2 << 20
+	lowMark  = 512 << 10
 )
 
 // stub is the consumer at the broker that stands for one at another node. It implements
