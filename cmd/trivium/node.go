@@ -260,8 +260,12 @@ func (n *node) addresses() map[string]string {
 	return out
 }
 
+// errShutdown is the reason that clients are told, in RabbitMQ's words.
+var errShutdown = errors.New("shutdown")
+
 // shutdown has the clients of all protocols go, until ctx ends.
 func (n *node) shutdown(ctx context.Context) {
+	n.door.Evict(errShutdown) // what waits for a node that serves would hold up the rest
 	var going sync.WaitGroup
 	// A client that does not finish in time is cut off; that is no failure.
 	going.Go(func() { _ = n.amqp.Shutdown(ctx) })

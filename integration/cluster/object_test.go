@@ -41,13 +41,17 @@ func answered(err error, code int) bool {
 	return ok && e.Server && e.Code == code
 }
 
+// errCancelled says that the broker has ended the consumer, as it does when another node
+// serves.
+var errCancelled = errors.New("the consumer was cancelled")
+
 func (l *load) lockOnce(ctx context.Context, c *client, conn *connection, who string, lived time.Time) (time.Time, error) {
 	ch, err := conn.conn.Channel()
 	if err != nil {
 		return lived, err
 	}
 	defer ch.Close()
-	closed := ch.NotifyClose(make(chan *amqp.Error, 1))
+	closed, cancelled := ch.NotifyClose(make(chan *amqp.Error, 1)), ch.NotifyCancel(make(chan string, 1))
 	done := l.objects.Begin("lock", who, history.Acquire)
 	begin := time.Now()
 	_, err = ch.Consume("lock", who, true, true, false, false, nil)
@@ -70,13 +74,17 @@ func (l *load) lockOnce(ctx context.Context, c *client, conn *connection, who st
 			proof(history.NoAnswer)
 			return lived, err
 		}
+		if len(cancelled) > 0 { // it came before the answer
+			proof(history.NoAnswer)
+			return lived, errCancelled
+		}
 		proof(history.Done)
 		lived = begin
 		pause(ctx, 50*time.Millisecond)
 	}
 	release := l.objects.Begin("lock", who, history.Release)
 	begin = time.Now()
-	if err := ch.Cancel(who, false); err != nil || len(closed) > 0 {
+	if err := ch.Cancel(who, false); err != nil || len(closed) > 0 || len(cancelled) > 0 {
 		release(history.NoAnswer)
 		return lived, errors.Join(err, amqp.ErrClosed)
 	}

@@ -205,6 +205,10 @@ func (c *Conn) leave(l *link) {
 	l.Close()
 	for _, m := range list(c, c.members) {
 		m.detach()
+		if c.fenced(m) {
+			c.forget(m)
+			m.to.Ended(errExclusive)
+		}
 	}
 	for _, p := range list(c, c.pools) {
 		p.detach()

@@ -337,6 +337,42 @@ func TestGoneWithTheHost(t *testing.T) {
 	m.Leave()
 }
 
+// TestExclusiveMemberEndsWithHost: a member that excluded others cannot know whether they
+// have come and gone since, and learns before anything else is answered that it is over;
+// on a queue that is the connection's own nobody can.
+func TestExclusiveMemberEndsWithHost(t *testing.T) {
+	w := newWorld(t)
+	w.serve()
+	c := w.conn()
+	w.declare(c, newQueue)
+	own := w.declare(c, broker.QueueSpec{Exclusive: true})
+	readers := map[string]*reader{}
+	for _, name := range []string{"q", own} {
+		readers[name] = newReader()
+		addr, err := c.Address(name)
+		must(t, err)
+		m, err := c.Join(soon(t), addr, kernel.MemberOptions{Exclusive: true}, nil, readers[name])
+		must(t, err)
+		m.Credit(1)
+		defer m.Leave()
+	}
+	w.move()
+	_, err := c.Queue("q")
+	must(t, err)
+	if len(readers["q"].ended) != 1 {
+		t.Error("it was not told")
+	} else if reason := <-readers["q"].ended; kernel.CodeOf(reason) != kernel.CodeFenced {
+		t.Error(reason)
+	}
+	w.publish(c, own, 1)
+	readers[own].next(t)
+	addr, err := c.Address("q")
+	must(t, err)
+	other, err := w.conn().Join(soon(t), addr, kernel.MemberOptions{Exclusive: true}, nil, newReader())
+	must(t, err)
+	other.Leave()
+}
+
 // TestNobodyServes: publishes are refused as during an alarm, which is told, and what
 // else is asked for waits for a host.
 func TestNobodyServes(t *testing.T) {

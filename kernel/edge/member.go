@@ -85,6 +85,18 @@ func (m *member) install(in Member) bool {
 	return true
 }
 
+// errExclusive ends a membership that excluded others.
+var errExclusive = kernel.Errorf(kernel.CodeFenced, "", "", "the node that served has gone: others may have consumed since")
+
+// fenced reports whether a member is over with its host: it was the only one, and if it
+// joined at the next, others could have come and gone before. A queue that only this
+// connection may use is its own all the time.
+func (c *Conn) fenced(m *member) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return m.opt.Exclusive && !(m.addr.IsOwn() && c.memory.owns(m.addr.Topic))
+}
+
 // attach joins at a new host, unless the member has stopped. If that refuses it, the
 // membership is over; an error is for CodeUnavailable and the like.
 func (m *member) attach(ctx context.Context, l *link) error {

@@ -44,6 +44,11 @@ func (m *memory) hasQueue(name string) bool {
 	return slices.ContainsFunc(m.queues, func(q broker.QueueSpec) bool { return q.Name == name })
 }
 
+// owns reports whether a queue is exclusive to the connection.
+func (m *memory) owns(name string) bool {
+	return slices.ContainsFunc(m.queues, func(q broker.QueueSpec) bool { return q.Name == name && q.Exclusive })
+}
+
 func (m *memory) queueGone(name string) {
 	m.queues = slices.DeleteFunc(m.queues, func(q broker.QueueSpec) bool { return q.Name == name })
 	m.bindings = slices.DeleteFunc(m.bindings, func(b kernel.Binding) bool { return !b.ToExchange && b.Queue == name })
