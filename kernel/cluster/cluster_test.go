@@ -80,17 +80,33 @@ type member struct {
 	stopped bool
 }
 
+// listen listens at an address; "" is any whose port the system does not give to
+// connections, so that a node that was stopped finds it free when it is back.
+func listen(t *testing.T, address string) net.Listener {
+	t.Helper()
+	for range 100 {
+		at := address
+		if at == "" {
+			at = fmt.Sprint("127.0.0.1:", 10000+rand.Intn(22000))
+		}
+		l, err := net.Listen("tcp", at)
+		if err == nil {
+			return l
+		}
+		if address != "" {
+			t.Fatal(err)
+		}
+	}
+	t.Fatal("no free port")
+	return nil
+}
+
 // start runs a node on a directory; address "" is any. The error is that of Join or
 // Announce.
 func start(t *testing.T, d *dir, address string, seeds ...string) (*member, error) {
 	t.Helper()
-	if address == "" {
-		address = "127.0.0.1:0"
-	}
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := listen(t, address)
+	var err error
 	m := &member{t: t, dir: d, toy: &toy{}, refused: make(chan *Refusal, 1)}
 	m.node, err = Open(Config{
 		Identity: d.identity, Listener: l, Seeds: seeds, FS: d.disk, Dir: "", Fronts: map[string]string{"kafka": "k" + d.identity.Node},
