@@ -50,6 +50,9 @@ type Stream interface {
 	Close()
 }
 
+// smallMessage is how large a buffer an idle stream may keep, in bytes.
+const smallMessage = 4 << 10
+
 // MaxStreamMessage is the longest message of a Stream, in bytes.
 const MaxStreamMessage = maxMessage
 
@@ -286,6 +289,9 @@ func (plain) Unmarshal(data mem.BufferSlice, v any) error {
 	c, ok := v.(*chunk)
 	if !ok {
 		return fmt.Errorf("cluster: a message of type %T", v)
+	}
+	if n := data.Len(); n <= smallMessage && cap(c.b) > smallMessage {
+		c.b = nil // what follows a burst is small, and then there may be nothing for long
 	}
 	c.b = slices.Grow(c.b[:0], data.Len())[:data.Len()]
 	data.CopyTo(c.b)

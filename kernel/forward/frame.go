@@ -46,8 +46,10 @@ const (
 const (
 	headSize = 5         // bytes before the body
 	maxFrame = 192 << 20 // bytes with the head: a message of 128 MiB with all that belongs to it
-	// keepBuffer is how large a buffer may be that is kept while nothing is in it.
+	// keepBuffer is how large a buffer may be that is used again, and keepPart how large
+	// one that a link keeps while nothing is in it.
 	keepBuffer = 64 << 10
+	keepPart   = 4 << 10
 )
 
 // errMalformed matches what is wrong with a stream.
@@ -90,7 +92,7 @@ func (f *frames) feed(message []byte, fn func(k kind, body []byte) error) error 
 			continue
 		}
 		err = fn(kind(f.part[4]), f.part[headSize:])
-		if f.part = f.part[:0]; cap(f.part) > keepBuffer {
+		if f.part = f.part[:0]; cap(f.part) > keepPart {
 			f.part = nil
 		}
 		if err != nil {

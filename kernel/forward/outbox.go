@@ -17,23 +17,27 @@ const sendSize = 128 << 10
 // that the link at its end shares between goroutines.
 type outbox struct {
 	mu       sync.Mutex
-	buf      []byte // whole frames
-	spare    []byte // what buf was before, empty
-	waiting  int    // bytes in buf, and of what is being sent those that are not taken
-	appended uint64 // bytes ever appended
-	sent     uint64 // and of those ever given to the stream
-	idle     bool   // run waits
-	closing  bool   // run ends when all is sent; what is appended is lost
-	dead     bool   // nothing is sent any more
+	buf      []byte  // whole frames; nil while there are none
+	box      *[]byte // what buf goes back to buffers in
+	waiting  int     // bytes in buf, and of what is being sent those that are not taken
+	appended uint64  // bytes ever appended
+	sent     uint64  // and of those ever given to the stream
+	idle     bool    // run waits
+	closing  bool    // run ends when all is sent; what is appended is lost
+	dead     bool    // nothing is sent any more
 	wake     chan struct{}
 	drained  func() // called by run, without the mutex, after each message; may be nil
 }
 
 func (o *outbox) init(drained func()) { o.wake, o.drained = make(chan struct{}, 1), drained }
 
+// buffers are for frames: most links are idle, and need none then.
+var buffers = sync.Pool{New: func() any { return new([]byte) }}
+
 // begin and end append a frame; what is between them appends its body to o.buf. The
 // caller holds o.mu.
 func (o *outbox) begin(k kind) (start int) {
+	o.need()
 	o.buf, start = beginFrame(o.buf, k)
 	return start
 }
@@ -50,9 +54,17 @@ func (o *outbox) end(start int) {
 	o.rouse()
 }
 
+// need gets a buffer if there is none. The caller holds o.mu.
+func (o *outbox) need() {
+	if o.buf == nil {
+		o.box = buffers.Get().(*[]byte)
+		o.buf = (*o.box)[:0]
+	}
+}
+
 // grow makes room for a large frame at once. The caller holds o.mu.
 func (o *outbox) grow(n int) {
-	if n > sendSize {
+	if o.need(); n > sendSize {
 		o.buf = slices.Grow(o.buf, n)
 	}
 }
@@ -96,7 +108,7 @@ func (o *outbox) die() {
 // run sends until it is told to end, or cannot.
 func (o *outbox) run(s Stream) {
 	for {
-		b := o.take()
+		b, box := o.take()
 		if b == nil {
 			return
 		}
@@ -114,26 +126,29 @@ func (o *outbox) run(s Stream) {
 				o.drained()
 			}
 		}
-		o.recycle(b)
+		if cap(b) <= keepBuffer {
+			*box = b[:0]
+			buffers.Put(box)
+		}
 	}
 }
 
 // take waits for what there is to send; nil is the end.
-func (o *outbox) take() []byte {
+func (o *outbox) take() (b []byte, box *[]byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for len(o.buf) == 0 {
 		if o.closing || o.dead {
-			return nil
+			return nil, nil
 		}
 		o.idle = true
 		o.mu.Unlock()
 		<-o.wake
 		o.mu.Lock()
 	}
-	b := o.buf
-	o.buf, o.spare = o.spare, nil
-	return b
+	b, box = o.buf, o.box
+	o.buf, o.box = nil, nil
+	return b, box
 }
 
 // giving counts bytes that the stream is about to have.
@@ -147,19 +162,5 @@ func (o *outbox) giving(n int) bool {
 func (o *outbox) taken(n int) {
 	o.mu.Lock()
 	o.waiting = max(o.waiting-n, 0)
-	o.mu.Unlock()
-}
-
-// recycle keeps a buffer for later, if it is not large: most links are idle.
-func (o *outbox) recycle(b []byte) {
-	if cap(b) > keepBuffer {
-		return
-	}
-	o.mu.Lock()
-	if o.buf == nil {
-		o.buf = b[:0]
-	} else {
-		o.spare = b[:0]
-	}
 	o.mu.Unlock()
 }

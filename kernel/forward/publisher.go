@@ -113,7 +113,7 @@ func (p *publisher) publish(retain bool, exchange, key string, r *kernel.Record,
 	o.buf = append(append(o.buf, p.head...), r.Value...)
 	o.end(start)
 	o.mu.Unlock()
-	if cap(p.head) > keepBuffer {
+	if cap(p.head) > keepPart {
 		p.head = nil
 	}
 	if !opt.Mandatory {
