@@ -18,7 +18,7 @@ func (c *Conn) DeclareExchange(ctx context.Context, x kernel.Exchange) error {
 	return c.do(ctx, func(l *link) error {
 		err := l.DeclareExchange(ctx, x)
 		if err == nil && !x.Durable {
-			c.note(l, func(m *memory) { m.exchange(x) })
+			return c.note(l, func(m *memory) bool { return m.exchange(x) })
 		}
 		return err
 	})
@@ -38,7 +38,7 @@ func (c *Conn) DeleteExchange(ctx context.Context, name string, ifUnused bool) e
 	return c.do(ctx, func(l *link) error {
 		err := l.DeleteExchange(ctx, name, ifUnused)
 		if err == nil {
-			c.note(l, func(m *memory) { m.exchangeGone(name) })
+			return c.note(l, func(m *memory) bool { return m.exchangeGone(name) })
 		}
 		return err
 	})
@@ -55,9 +55,8 @@ func (c *Conn) DeclareQueue(ctx context.Context, q broker.QueueSpec) (info broke
 	err = c.do(ctx, func(l *link) (err error) {
 		info, err = l.DeclareQueue(ctx, q)
 		if err == nil && (q.Exclusive || !q.Durable) {
-			made := q
-			made.Name, made.Again = info.Name, true
-			c.note(l, func(m *memory) { m.queue(made) })
+			q.Name, q.Again = info.Name, true
+			return c.note(l, func(m *memory) bool { return m.queue(q) })
 		}
 		return err
 	})
@@ -76,9 +75,10 @@ func (c *Conn) Queue(name string) (info broker.QueueInfo, err error) {
 // DeleteQueue is broker.Conn.DeleteQueue.
 func (c *Conn) DeleteQueue(ctx context.Context, name string, ifUnused, ifEmpty bool) (n int64, err error) {
 	err = c.do(ctx, func(l *link) (err error) {
-		n, err = l.DeleteQueue(ctx, name, ifUnused, ifEmpty)
+		deleted, err := l.DeleteQueue(ctx, name, ifUnused, ifEmpty)
 		if err == nil {
-			c.note(l, func(m *memory) { m.queueGone(name) })
+			n += deleted
+			return c.note(l, func(m *memory) bool { return m.queueGone(name) })
 		}
 		return err
 	})
@@ -99,7 +99,7 @@ func (c *Conn) Bind(ctx context.Context, b kernel.Binding) error {
 	return c.do(ctx, func(l *link) error {
 		err := l.Bind(ctx, b)
 		if err == nil {
-			c.note(l, func(m *memory) { m.bind(b) })
+			return c.note(l, func(m *memory) bool { return m.bind(b) })
 		}
 		return err
 	})
@@ -110,7 +110,7 @@ func (c *Conn) Unbind(ctx context.Context, b kernel.Binding) error {
 	return c.do(ctx, func(l *link) error {
 		err := l.Unbind(ctx, b)
 		if err == nil {
-			c.note(l, func(m *memory) { m.unbind(b) })
+			return c.note(l, func(m *memory) bool { return m.unbind(b) })
 		}
 		return err
 	})
@@ -125,11 +125,14 @@ func (c *Conn) Address(name string) (addr kernel.GroupAddress, err error) {
 	return addr, err
 }
 
-// note remembers what a call that has succeeded made or deleted. The link may be over by
-// now: a connection that is linked anew meanwhile does not have it at the new host, and
-// the call, being done again, will note it there.
-func (c *Conn) note(l *link, fn func(*memory)) {
+// note remembers what a call that has succeeded made or deleted; fn reports whether the
+// memory has it, or had it. If the link is left meanwhile, what is made anew at the next
+// host may have been begun with before: the call is to be done again there.
+func (c *Conn) note(l *link, fn func(*memory) bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	fn(&c.memory)
+	if fn(&c.memory) && c.now.Load() != l {
+		return errMoved
+	}
+	return nil
 }

@@ -36,7 +36,7 @@ type Conn struct {
 	changed    chan struct{} // closed and replaced when now does
 	closed     bool
 	members    map[*member]struct{}
-	pools      map[*pool]struct{}
+	links      uint64 // that were made
 	publishers map[*publisher]struct{}
 	memory     memory
 	work       sync.WaitGroup // linking it anew; Add under mu while open
@@ -49,6 +49,8 @@ type link struct {
 	host *served
 	over bool  // it is to be left; guarded by c.mu
 	why  error // the reason
+
+	number uint64 // of the connection's links
 }
 
 // Connect is broker.Broker.Connect. It waits for a host. The end of a host is no reason
@@ -57,7 +59,7 @@ func (e *Edge) Connect(id kernel.Identity, info kernel.ConnectionInfo, end func(
 	info.Token = rand.Text()
 	c := &Conn{
 		e: e, id: id, info: info, ended: end, changed: make(chan struct{}),
-		members: make(map[*member]struct{}), pools: make(map[*pool]struct{}), publishers: make(map[*publisher]struct{}),
+		members: make(map[*member]struct{}), publishers: make(map[*publisher]struct{}),
 	}
 	c.stop, c.cancel = context.WithCancel(context.Background())
 	var l *link
@@ -78,7 +80,10 @@ func (e *Edge) Connect(id kernel.Identity, info kernel.ConnectionInfo, end func(
 
 // connect makes a link.
 func (c *Conn) connect(h *served) (*link, error) {
-	l := &link{c: c, host: h}
+	c.mu.Lock()
+	c.links++
+	l := &link{c: c, host: h, number: c.links}
+	c.mu.Unlock()
 	in, err := h.Connect(c.id, c.info, l.end)
 	if err != nil {
 		return nil, err
@@ -210,9 +215,6 @@ func (c *Conn) leave(l *link) {
 			m.to.Ended(errExclusive)
 		}
 	}
-	for _, p := range list(c, c.pools) {
-		p.detach()
-	}
 }
 
 // list returns one of a connection's sets.
@@ -251,9 +253,6 @@ func (c *Conn) restore(l *link) error {
 	defer cancel()
 	if err := c.redeclare(ctx, l); err != nil {
 		return err
-	}
-	for _, p := range list(c, c.pools) {
-		p.attach(l)
 	}
 	for _, m := range list(c, c.members) {
 		if err := m.attach(ctx, l); err != nil {

@@ -18,6 +18,7 @@ type member struct {
 
 	mu     sync.Mutex
 	inner  Member // of the link in use, nil = none
+	on     *link  // what inner belongs to
 	pool   *pool  // nil = none
 	credit int    // granted, and not handed out
 	ready  chan struct{}
@@ -31,7 +32,7 @@ func (c *Conn) Join(ctx context.Context, addr kernel.GroupAddress, opt kernel.Me
 		m.pool = under.(*pool)
 	}
 	err := c.do(ctx, func(l *link) error {
-		in, err := m.join(ctx, l)
+		in, _, err := m.join(ctx, l)
 		if err != nil {
 			return err
 		}
@@ -41,7 +42,7 @@ func (c *Conn) Join(ctx context.Context, addr kernel.GroupAddress, opt kernel.Me
 			return errMoved
 		}
 		m.kind = in.Type()
-		m.install(in) // nobody has stopped it yet
+		m.install(in, l) // nobody has stopped it yet
 		c.members[m] = struct{}{}
 		return nil
 	})
@@ -51,38 +52,33 @@ func (c *Conn) Join(ctx context.Context, addr kernel.GroupAddress, opt kernel.Me
 	return m, nil
 }
 
-// join joins at the host of a link.
-func (m *member) join(ctx context.Context, l *link) (Member, error) {
+// join joins at the host of a link, and returns the pool that the membership is under.
+func (m *member) join(ctx context.Context, l *link) (Member, *pool, error) {
 	m.mu.Lock()
 	under := m.pool
 	m.mu.Unlock()
-	var in Pool
+	var at Pool
 	if under != nil {
-		if in = under.at(); in == nil {
-			return nil, errMoved
+		if at = under.at(l); at == nil {
+			return nil, nil, errMoved
 		}
 	}
 	var to kernel.Consumer = tap{m}
 	if a, ok := m.to.(kernel.Admitter); ok {
 		to = admitter{tap{m}, a}
 	}
-	return l.Join(ctx, m.addr, m.opt, in, to)
+	in, err := l.Join(ctx, m.addr, m.opt, at, to)
+	return in, under, err
 }
 
-// install takes a membership into use, with the credit there is; false if the member
-// has stopped.
-func (m *member) install(in Member) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.over {
-		return false
-	}
-	m.inner = in
+// install takes a membership into use, with the credit there is. The caller holds m.mu,
+// or is the only one who knows the member.
+func (m *member) install(in Member, l *link) {
+	m.inner, m.on = in, l
 	if m.credit != 0 {
 		in.Credit(m.credit)
 	}
 	close(m.ready)
-	return true
 }
 
 // errExclusive ends a membership that excluded others.
@@ -100,19 +96,25 @@ func (c *Conn) fenced(m *member) bool {
 // attach joins at a new host, unless the member has stopped. If that refuses it, the
 // membership is over; an error is for CodeUnavailable and the like.
 func (m *member) attach(ctx context.Context, l *link) error {
-	if m.stopped() {
-		return nil
-	}
-	in, err := m.join(ctx, l)
-	switch {
-	case again(err):
-		return err
-	case err != nil:
-		m.c.forget(m)
-		m.to.Ended(err)
-		return nil
-	}
-	if !m.install(in) {
+	for !m.stopped() {
+		in, under, err := m.join(ctx, l)
+		switch {
+		case again(err):
+			return err
+		case err != nil:
+			m.c.forget(m)
+			m.to.Ended(err)
+			return nil
+		}
+		m.mu.Lock()
+		usable := !m.over && m.pool == under // neither has changed meanwhile
+		if usable {
+			m.install(in, l)
+		}
+		m.mu.Unlock()
+		if usable {
+			return nil
+		}
 		in.Leave()
 	}
 	return nil
@@ -123,7 +125,7 @@ func (m *member) detach() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.inner != nil {
-		m.inner, m.ready = nil, make(chan struct{})
+		m.inner, m.on, m.ready = nil, nil, make(chan struct{})
 	}
 }
 
@@ -212,28 +214,46 @@ func (m *member) at() (in Member, ready <-chan struct{}) {
 	return m.inner, m.ready
 }
 
-// Pool is broker.Member.Pool.
+// Pool is broker.Member.Pool. held is called again if a host is lost meanwhile.
 func (m *member) Pool(under Pool, held func() int) {
-	m.mu.Lock()
-	if m.pool != nil {
-		m.mu.Unlock()
-		return
-	}
-	in, p := m.inner, under.(*pool)
-	m.mu.Unlock()
-	take := func() int {
+	p, counted := under.(*pool), 0
+	count := func() int {
 		n := held()
-		p.took(n)
-		m.mu.Lock()
-		m.pool = p
-		m.mu.Unlock()
+		p.took(n - counted)
+		counted = n
 		return n
 	}
-	if at := p.at(); in != nil && at != nil {
-		in.Pool(at, take)
-		return
+	for {
+		m.mu.Lock()
+		in, l, done := m.inner, m.on, m.pool != nil
+		m.mu.Unlock()
+		if done {
+			return
+		}
+		if in != nil {
+			if at := p.at(l); at != nil {
+				in.Pool(at, func() int {
+					n := count()
+					m.mu.Lock()
+					m.pool, done = p, true
+					m.mu.Unlock()
+					return n
+				})
+			}
+			if done {
+				return
+			}
+		}
+		count() // nothing is handed out: there is no link, or none that still works
+		m.mu.Lock()
+		if m.inner == in {
+			m.pool, done = p, true
+		}
+		m.mu.Unlock()
+		if done {
+			return
+		}
 	}
-	take()
 }
 
 // Settle is broker.Member.Settle. What was handed out by a host that serves no more is

@@ -17,27 +17,31 @@ type memory struct {
 	bindings  []kernel.Binding // of or to one of those
 }
 
-func (m *memory) exchange(x kernel.Exchange) {
+func (m *memory) exchange(x kernel.Exchange) bool {
 	if !m.hasExchange(x.Name) {
 		m.exchanges = append(m.exchanges, x)
 	}
+	return true
 }
 
 func (m *memory) hasExchange(name string) bool {
 	return slices.ContainsFunc(m.exchanges, func(x kernel.Exchange) bool { return x.Name == name })
 }
 
-func (m *memory) exchangeGone(name string) {
+func (m *memory) exchangeGone(name string) bool {
+	had := len(m.exchanges) + len(m.bindings)
 	m.exchanges = slices.DeleteFunc(m.exchanges, func(x kernel.Exchange) bool { return x.Name == name })
 	m.bindings = slices.DeleteFunc(m.bindings, func(b kernel.Binding) bool {
 		return b.Exchange == name || b.ToExchange && b.Queue == name
 	})
+	return len(m.exchanges)+len(m.bindings) < had
 }
 
-func (m *memory) queue(q broker.QueueSpec) {
+func (m *memory) queue(q broker.QueueSpec) bool {
 	if !m.hasQueue(q.Name) {
 		m.queues = append(m.queues, q)
 	}
+	return true
 }
 
 func (m *memory) hasQueue(name string) bool {
@@ -49,22 +53,32 @@ func (m *memory) owns(name string) bool {
 	return slices.ContainsFunc(m.queues, func(q broker.QueueSpec) bool { return q.Name == name && q.Exclusive })
 }
 
-func (m *memory) queueGone(name string) {
+func (m *memory) queueGone(name string) bool {
+	had := len(m.queues) + len(m.bindings)
 	m.queues = slices.DeleteFunc(m.queues, func(q broker.QueueSpec) bool { return q.Name == name })
 	m.bindings = slices.DeleteFunc(m.bindings, func(b kernel.Binding) bool { return !b.ToExchange && b.Queue == name })
+	return len(m.queues)+len(m.bindings) < had
 }
 
-func (m *memory) bind(b kernel.Binding) {
+func (m *memory) bind(b kernel.Binding) bool {
 	lives := m.hasExchange(b.Exchange) || !b.ToExchange && m.hasQueue(b.Queue) || b.ToExchange && m.hasExchange(b.Queue)
 	if lives && !slices.ContainsFunc(m.bindings, same(b)) {
 		m.bindings = append(m.bindings, b)
 	}
+	return lives
 }
 
-func (m *memory) unbind(b kernel.Binding) { m.bindings = slices.DeleteFunc(m.bindings, same(b)) }
+func (m *memory) unbind(b kernel.Binding) bool {
+	had := len(m.bindings)
+	m.bindings = slices.DeleteFunc(m.bindings, same(b))
+	return len(m.bindings) < had
+}
 
+// same returns what finds b in a list, which may be long.
 func same(b kernel.Binding) func(kernel.Binding) bool {
-	return func(o kernel.Binding) bool { return reflect.DeepEqual(b, o) }
+	return func(o kernel.Binding) bool {
+		return o.Key == b.Key && o.Queue == b.Queue && o.Exchange == b.Exchange && reflect.DeepEqual(b, o)
+	}
 }
 
 // deserted forgets a queue that goes by itself, having lost its last consumer.
@@ -87,28 +101,28 @@ func (c *Conn) redeclare(ctx context.Context, l *link) error {
 		if err := l.DeclareExchange(ctx, x); again(err) {
 			return err
 		} else if err != nil {
-			c.dropped(err, func(m *memory) { m.exchangeGone(x.Name) })
+			c.dropped(err, func(m *memory) bool { return m.exchangeGone(x.Name) })
 		}
 	}
 	for _, q := range m.queues {
 		if _, err := l.DeclareQueue(ctx, q); again(err) {
 			return err
 		} else if err != nil {
-			c.dropped(err, func(m *memory) { m.queueGone(q.Name) })
+			c.dropped(err, func(m *memory) bool { return m.queueGone(q.Name) })
 		}
 	}
 	for _, b := range m.bindings {
 		if err := l.Bind(ctx, b); again(err) {
 			return err
 		} else if err != nil {
-			c.dropped(err, func(m *memory) { m.unbind(b) })
+			c.dropped(err, func(m *memory) bool { return m.unbind(b) })
 		}
 	}
 	return nil
 }
 
 // dropped forgets what could not be made again.
-func (c *Conn) dropped(err error, forget func(*memory)) {
+func (c *Conn) dropped(err error, forget func(*memory) bool) {
 	c.e.cfg.Logger.Info().Err(err).Str("connection", c.info.Name).Msg("what a connection had declared could not be declared again")
 	c.mu.Lock()
 	defer c.mu.Unlock()

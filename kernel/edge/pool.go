@@ -6,48 +6,34 @@ import (
 	"github.com/trivium-mq/trivium/kernel"
 )
 
-// pool is kernel.Pool for members of one connection, whichever host serves.
+// pool is kernel.Pool for members of one connection, whichever host serves. It is made
+// at each when a member joins there, and the connection keeps nothing of one that has no
+// members any more.
 type pool struct {
-	c *Conn
-
 	mu    sync.Mutex
 	limit int
-	out   int  // units in use
-	inner Pool // of the link in use, nil = none
+	out   int   // units in use
+	on    *link // what inner belongs to, nil = it was not needed yet
+	inner Pool
 }
 
 // NewPool is kernel.NewPool.
-func (c *Conn) NewPool(limit int) Pool {
-	p := &pool{c: c, limit: limit}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.pools[p] = struct{}{}
-	if l := c.now.Load(); l != nil {
-		p.attach(l)
-	}
-	return p
-}
+func (c *Conn) NewPool(limit int) Pool { return &pool{limit: limit} }
 
-// attach makes the pool of a link, less what is in use.
-func (p *pool) attach(l *link) {
+// at returns the pool of a link, less what is in use; nil if there is a later link.
+func (p *pool) at(l *link) Pool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.inner = l.NewPool(p.limit)
+	switch {
+	case p.on == l:
+		return p.inner
+	case p.on != nil && p.on.number > l.number:
+		return nil
+	}
+	p.on, p.inner = l, l.NewPool(p.limit)
 	if p.out != 0 {
 		p.inner.Add(p.out)
 	}
-}
-
-func (p *pool) detach() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.inner = nil
-}
-
-// at returns the pool of the link in use.
-func (p *pool) at() Pool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
 	return p.inner
 }
 
