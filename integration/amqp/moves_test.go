@@ -232,7 +232,7 @@ func TestNoAckOverMoves(t *testing.T) {
 		}
 		harness.Must(t, d.Ack(false))
 		// In order behind the acknowledgements, which the next facade may otherwise not have.
-		_, err = shared.QueueInspect("a")
+		_, err = shared.QueueDeclarePassive("a", true, false, false, false, nil)
 		harness.Must(t, err)
 		s.rest()
 		s.serve()

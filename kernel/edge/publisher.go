@@ -15,10 +15,9 @@ type publisher struct {
 	c    *Conn
 	done kernel.Completion
 
-	mu     sync.Mutex // a link that is left settles while the owner publishes
-	on     *link      // what inner belongs to
-	inner  Publisher
-	closed bool
+	mu    sync.Mutex // a link that is left settles while the owner publishes
+	on    *link      // what inner belongs to
+	inner Publisher
 }
 
 // Publisher is broker.Conn.Publisher.

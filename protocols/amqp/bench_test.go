@@ -98,8 +98,8 @@ func BenchmarkPublishConfirm(b *testing.B) {
 // nullMember takes settles and credit.
 type nullMember struct{ settled int64 }
 
-func (m *nullMember) Type() kernel.QueueType        { return kernel.Quorum }
-func (m *nullMember) Pool(pool, func() int) {}
+func (m *nullMember) Type() kernel.QueueType { return kernel.Quorum }
+func (m *nullMember) Pool(pool, func() int)  {}
 
 func (m *nullMember) Credit(int) {}
 func (m *nullMember) Settle(_ kernel.Outcome, _ int32, first, last int64) {

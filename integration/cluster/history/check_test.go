@@ -119,6 +119,18 @@ func TestCheck(t *testing.T) {
 			s.held("a", "y", false, 10, 11, 0)
 			s.Replayed([]string{"a"})
 		}, want: []string{"unmarked"}},
+		"the second overtakes the first": {rules: Rules{Grace: time.Second}, tell: func(s story) {
+			s.sent("a", 0, 0, 1, 2, OK)
+			s.held("a", "x", true, 3, 0, 4)
+			s.held("a", "y", false, 3.5, 0, 4)
+			s.Replayed([]string{"a"})
+		}},
+		"the first comes much later": {rules: Rules{Grace: time.Second}, tell: func(s story) {
+			s.sent("a", 0, 0, 1, 2, OK)
+			s.held("a", "x", true, 3, 0, 4)
+			s.held("a", "y", false, 10, 11, 0)
+			s.Replayed([]string{"a"})
+		}, want: []string{"unmarked"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := story{NewTopic("t")}
