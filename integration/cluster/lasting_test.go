@@ -278,3 +278,47 @@ func TestNoMajorityBlocks(t *testing.T) {
 	publishing.Wait()
 	consumed(t, []*lasting{k}, &seen)
 }
+
+// TestStopWithoutMajority: a node that waits for others, with a client that waits for an
+// answer, ends when it is told to.
+func TestStopWithoutMajority(t *testing.T) {
+	c := harness.StartCluster(t, harness.ClusterConfig{Nodes: 3})
+	harness.Must(t, c.Whole(healed))
+	last := c.Nodes[0]
+	conn, err := dialAMQP(last)
+	harness.Must(t, err)
+	defer conn.close()
+	blocked := conn.conn.NotifyBlocked(make(chan amqp.Blocking, 100))
+	_, err = conn.ch.QueueDeclare("work", true, false, false, false, nil)
+	harness.Must(t, err)
+	harness.Must(t, conn.ch.Publish("", "work", false, false, amqp.Publishing{}))
+	for _, n := range c.Nodes[1:] {
+		n.Kill()
+	}
+	for timeout := time.After(healed); ; {
+		select {
+		case b := <-blocked:
+			if !b.Active {
+				continue
+			}
+		case <-timeout:
+			t.Fatal("the client is not told that nobody serves")
+		}
+		break
+	}
+	asked := make(chan error, 1)
+	go func() {
+		_, err := conn.ch.QueueDeclarePassive("work", true, false, false, false, nil)
+		asked <- err
+	}()
+	begin := time.Now()
+	if code, err := last.Stop(); code != 0 || err != nil {
+		t.Errorf("exit code %d, %v", code, err)
+	}
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if err := <-asked; err == nil {
+		t.Error("there was an answer")
+	}
+}
