@@ -153,7 +153,6 @@ type pressure struct {
 	list    []held
 	bytes   int
 	waiting bool // retry runs
-	ended   bool
 }
 
 // held is a publish that waits.
