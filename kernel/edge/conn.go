@@ -47,8 +47,9 @@ type link struct {
 	Link
 	c    *Conn
 	host *served
-	over bool  // it is to be left; guarded by c.mu
-	why  error // the reason
+	over bool          // it is to be left; guarded by c.mu
+	why  error         // the reason
+	left chan struct{} // closed with over
 
 	number uint64 // of the connection's links
 }
@@ -82,7 +83,7 @@ func (e *Edge) Connect(id kernel.Identity, info kernel.ConnectionInfo, end func(
 func (c *Conn) connect(h *served) (*link, error) {
 	c.mu.Lock()
 	c.links++
-	l := &link{c: c, host: h, number: c.links}
+	l := &link{c: c, host: h, number: c.links, left: make(chan struct{})}
 	c.mu.Unlock()
 	in, err := h.Connect(c.id, c.info, l.end)
 	if err != nil {
@@ -106,10 +107,16 @@ func (l *link) end(reason error) {
 		return
 	}
 	defer c.mu.Unlock()
-	l.over, l.why = true, reason
+	l.leaveLocked(reason)
 	if c.now.Load() == l {
 		c.relinkLocked(l)
 	}
+}
+
+// leaveLocked notes, once, that a link is over. c.mu is held.
+func (l *link) leaveLocked(reason error) {
+	l.over, l.why = true, reason
+	close(l.left)
 }
 
 // end tells the front-end, once, that the connection is to be closed. What waits for a
@@ -138,7 +145,7 @@ func (c *Conn) install(l *link) bool {
 	}
 	h, _ := c.e.current()
 	if h != l.host && !l.over { // Set has not seen it
-		l.over, l.why = true, errMoved
+		l.leaveLocked(errMoved)
 	}
 	over := l.over
 	if over {
@@ -170,21 +177,29 @@ func (c *Conn) relinkLocked(l *link) {
 	}
 	c.turnLocked(nil)
 	c.work.Add(1)
-	if !c.e.spawn(func() { defer c.work.Done(); c.relink(l) }) {
+	arrive := c.e.muster.leave()
+	if !c.e.spawn(func() { defer c.work.Done(); c.relink(l, arrive) }) {
+		arrive()
 		c.work.Done()
 	}
 }
 
-// relink brings the connection from a link that is over to the next.
-func (c *Conn) relink(old *link) {
+// relink brings the connection from a link that is over to the next. arrive tells the
+// edge's other connections that it is there.
+func (c *Conn) relink(old *link, arrive func()) {
+	defer arrive()
 	c.tell()
 	c.leave(old)
 	for failures := 0; c.stop.Err() == nil; failures++ {
 		h, changed := c.e.current()
 		if h != nil {
-			err := c.linkTo(h)
+			l, err := c.linkTo(h)
 			switch {
 			case err == nil:
+				if arrive(); l != nil {
+					c.e.muster.wait(c.stop, changed, l.left)
+					c.install(l)
+				}
 				return
 			case !again(err):
 				c.end(err)
@@ -224,27 +239,26 @@ func list[T any](c *Conn, set map[*T]struct{}) []*T {
 	return slices.Collect(maps.Keys(set))
 }
 
-// linkTo makes a link with all that the connection had, and takes it into use.
-func (c *Conn) linkTo(h *served) error {
+// linkTo makes a link with all that the connection had; nil if that ends meanwhile.
+func (c *Conn) linkTo(h *served) (*link, error) {
 	select {
 	case c.e.linking <- struct{}{}:
 		defer func() { <-c.e.linking }()
 	case <-c.stop.Done():
-		return nil
+		return nil, nil
 	}
 	l, err := c.connect(h)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err = c.restore(l); err != nil {
 		l.Close()
 		for _, m := range list(c, c.members) {
 			m.detach()
 		}
-		return err
+		return nil, err
 	}
-	c.install(l)
-	return nil
+	return l, nil
 }
 
 // restore makes anew what a link had. Nobody joins meanwhile: calls wait.

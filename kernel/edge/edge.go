@@ -40,6 +40,7 @@ type Config struct {
 type Edge struct {
 	cfg     Config
 	linking chan struct{} // places of those that are being linked
+	muster  muster
 	work    sync.WaitGroup
 
 	mu      sync.Mutex
@@ -57,7 +58,10 @@ func New(cfg Config) *Edge {
 	if cfg.Patience == 0 {
 		cfg.Patience = DefaultPatience
 	}
-	return &Edge{cfg: cfg, linking: make(chan struct{}, linking), changed: make(chan struct{}), conns: make(map[*Conn]struct{})}
+	return &Edge{
+		cfg: cfg, linking: make(chan struct{}, linking), muster: muster{back: make(chan struct{})},
+		changed: make(chan struct{}), conns: make(map[*Conn]struct{}),
+	}
 }
 
 // Of makes the edge of a broker that stays, such as a single node's.

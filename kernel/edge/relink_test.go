@@ -11,8 +11,8 @@ import (
 // hooked is a host with something that happens within its calls.
 type hooked struct {
 	Host
-	declared func(q broker.QueueSpec) // after a queue was declared
-	joined   func()                   // after a member has joined
+	declaring, declared func(q broker.QueueSpec) // before and after a queue is declared
+	joined              func()                   // after a member has joined
 }
 
 type hookedLink struct {
@@ -29,6 +29,9 @@ func (h *hooked) Connect(id kernel.Identity, info kernel.ConnectionInfo, end fun
 }
 
 func (l hookedLink) DeclareQueue(ctx context.Context, q broker.QueueSpec) (broker.QueueInfo, error) {
+	if l.h.declaring != nil {
+		l.h.declaring(q)
+	}
 	info, err := l.Link.DeclareQueue(ctx, q)
 	if l.h.declared != nil {
 		l.h.declared(q)
