@@ -142,10 +142,12 @@ func (p *publisher) settleOn(ctx context.Context, l *link) error {
 	return p.inner.Settle(ctx)
 }
 
-// Close is broker.Publisher.Close.
+// Close is broker.Publisher.Close. What is published all the same, as front-ends do that
+// have held it meanwhile, gets a publisher of its own.
 func (p *publisher) Close() {
 	p.mu.Lock()
 	in := p.inner
+	p.on, p.inner = nil, nil
 	p.mu.Unlock()
 	if in != nil {
 		in.Close()
