@@ -156,10 +156,12 @@ func TestGarbage(t *testing.T) {
 	c := n.connect(t)
 	c.declare("q")
 	p := publishing(t, c)
+	p.to("", "q", "v")
+	p.settle() // nothing is on its way that would be spoilt before the next
 	spoilt.Store(true)
 	p.to("", "q", "v")
 	wantCode(t, <-c.ended, kernel.CodeUnknown)
-	p.done.wait(t, 1)
+	p.done.wait(t, 2)
 	eventually(t, "the broker knows", func() bool { return len(b.Connections()) == 0 })
 	near, far := pipe()
 	var work sync.WaitGroup
