@@ -131,6 +131,9 @@ func (c *Conn) joinGroup(g *group, opt kernel.MemberOptions, hold bool, to kerne
 // Classic for a group that nobody declared.
 func (m *Member) Type() kernel.QueueType { return m.kind }
 
+// Volatile reports whether the records of the member's queue live in memory only.
+func (m *Member) Volatile() bool { return m.group.place == m.conn.b.volatile }
+
 // Credit lets n more records be handed out; a negative n takes back credit that
 // has not been used. Never blocks.
 func (m *Member) Credit(n int) { m.m.Credit(n) }

@@ -373,6 +373,40 @@ func TestExclusiveMemberEndsWithHost(t *testing.T) {
 	other.Leave()
 }
 
+// TestOldSettlementsOfMemoryOnly: what the client still holds of a queue that lived in
+// memory only is gone with its host: settling it settles nothing of the next one's, whose
+// offsets begin anew.
+func TestOldSettlementsOfMemoryOnly(t *testing.T) {
+	w := newWorld(t)
+	w.serve()
+	c := w.conn()
+	own := w.declare(c, broker.QueueSpec{Exclusive: true})
+	r := newReader()
+	m := w.join(c, own, nil, r)
+	m.Credit(4)
+	w.publish(c, own, 2)
+	for i := range int64(2) {
+		if at := r.next(t); at != i {
+			t.Fatalf("offset %d, want %d", at, i)
+		}
+	}
+	w.move()
+	w.ready(c, own, 0, 0)
+	w.publish(c, own, 2)
+	for i := range int64(2) {
+		if at := r.next(t); at != i+2 {
+			t.Fatalf("offset %d, want %d", at, i+2)
+		}
+	}
+	m.Settle(kernel.Accept, 0, 0, 1)
+	w.ready(c, own, 0, 2)
+	m.Settle(kernel.Accept, 0, 1, 2) // of both hosts'
+	w.ready(c, own, 0, 1)
+	m.Settle(kernel.Accept, 0, 3, 3)
+	w.ready(c, own, 0, 0)
+	m.Leave()
+}
+
 // TestNobodyServes: publishes are refused as during an alarm, which is told, and what
 // else is asked for waits for a host.
 func TestNobodyServes(t *testing.T) {

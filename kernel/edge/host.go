@@ -55,6 +55,9 @@ type Link interface {
 // Member is a place in a share group (broker.Member).
 type Member interface {
 	Type() kernel.QueueType
+	// Volatile says that its records live in memory only: another host gives their
+	// offsets anew.
+	Volatile() bool
 	Credit(n int)
 	// Pool puts the member under a pool of its link; held is called once, while nothing
 	// is handed out to it, and says how much it holds.

@@ -15,6 +15,8 @@ type member struct {
 	opt  kernel.MemberOptions
 	to   kernel.Consumer
 	kind kernel.QueueType
+	// volatile is Member.Volatile.
+	volatile bool
 
 	mu     sync.Mutex
 	inner  Member // of the link in use, nil = none
@@ -23,6 +25,7 @@ type member struct {
 	credit int    // granted, and not handed out
 	ready  chan struct{}
 	over   bool // stopped or left: it joins no more
+	shift  shift
 }
 
 // Join is broker.Conn.Join.
@@ -41,7 +44,7 @@ func (c *Conn) Join(ctx context.Context, addr kernel.GroupAddress, opt kernel.Me
 		if c.now.Load() != l { // it is over, and the membership with it
 			return errMoved
 		}
-		m.kind = in.Type()
+		m.kind, m.volatile = in.Type(), in.Volatile()
 		m.install(in, l) // nobody has stopped it yet
 		c.members[m] = struct{}{}
 		return nil
@@ -75,6 +78,7 @@ func (m *member) join(ctx context.Context, l *link) (Member, *pool, error) {
 // or is the only one who knows the member.
 func (m *member) install(in Member, l *link) {
 	m.inner, m.on = in, l
+	m.shift.next()
 	if m.credit != 0 {
 		in.Credit(m.credit)
 	}
@@ -162,18 +166,23 @@ type tap struct{ m *member }
 
 // Deliver implements kernel.Consumer.
 func (t tap) Deliver(batch []kernel.Delivery) {
-	t.m.took(len(batch))
-	t.m.to.Deliver(batch)
+	t.m.to.Deliver(t.m.took(batch, len(batch)))
 }
 
-func (m *member) took(n int) {
+// took counts records that are handed out, on so much credit, and returns what the
+// client is told.
+func (m *member) took(batch []kernel.Delivery, credit int) []kernel.Delivery {
 	m.mu.Lock()
-	m.credit -= n
+	m.credit -= credit
 	under := m.pool
+	if m.volatile {
+		batch = m.shift.shown(batch)
+	}
 	m.mu.Unlock()
 	if under != nil {
-		under.took(n)
+		under.took(len(batch))
 	}
+	return batch
 }
 
 // Ended implements kernel.Consumer. That the host stops ends no membership.
@@ -196,6 +205,9 @@ func (a admitter) Admit(records, bytes int) bool { return a.to.Admit(records, by
 
 // Type is broker.Member.Type.
 func (m *member) Type() kernel.QueueType { return m.kind }
+
+// Volatile is broker.Member.Volatile.
+func (m *member) Volatile() bool { return m.volatile }
 
 // Credit is broker.Member.Credit.
 func (m *member) Credit(n int) {
@@ -259,7 +271,13 @@ func (m *member) Pool(under Pool, held func() int) {
 // Settle is broker.Member.Settle. What was handed out by a host that serves no more is
 // settled if nobody else has got it.
 func (m *member) Settle(o kernel.Outcome, partition int32, first, last int64) {
-	if in, _ := m.at(); in != nil {
+	m.mu.Lock()
+	in, held := m.inner, true
+	if m.volatile {
+		first, last, held = m.shift.meant(first, last)
+	}
+	m.mu.Unlock()
+	if in != nil && held {
 		in.Settle(o, partition, first, last)
 	}
 }
@@ -278,10 +296,7 @@ func (m *member) Acquire(max int, fn func(batch []kernel.Delivery, ready int64))
 		}
 		l := m.c.now.Load()
 		err := in.Acquire(max, func(batch []kernel.Delivery, ready int64) {
-			if m.pool != nil {
-				m.pool.took(len(batch))
-			}
-			fn(batch, ready)
+			fn(m.took(batch, 0), ready)
 		})
 		if !again(err) || l != nil && !m.c.left(m.c.stop, l) {
 			return err

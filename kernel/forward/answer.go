@@ -209,7 +209,7 @@ func (c *session) join(id uint64, addr kernel.GroupAddress, opt kernel.MemberOpt
 		m.Leave()
 		c.stream.Close()
 	}
-	return func(b []byte) []byte { return append(b, byte(m.Type())) }, nil
+	return func(b []byte) []byte { return codec.AppendFlags(append(b, byte(m.Type())), m.Volatile()) }, nil
 }
 
 // bind puts a member under a pool. What was handed out before it counts as held until the

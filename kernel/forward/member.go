@@ -52,12 +52,13 @@ func (p *pool) Put(n int) { p.send(kindPoolPut, n) }
 // waits counts as handed out at the broker, and what a consumer takes back of its credit
 // while it waits is made up for there by the credit that comes next.
 type member struct {
-	link  *link
-	id    uint64
-	kind  kernel.QueueType
-	auto  bool
-	to    kernel.Consumer // nil = none
-	large kernel.Admitter // nil = it is not asked
+	link     *link
+	id       uint64
+	kind     kernel.QueueType
+	volatile bool
+	auto     bool
+	to       kernel.Consumer // nil = none
+	large    kernel.Admitter // nil = it is not asked
 
 	calls sync.Mutex // held while the consumer is called
 
@@ -90,7 +91,7 @@ func (l *link) Join(ctx context.Context, addr kernel.GroupAddress, opt kernel.Me
 		b = codec.AppendUint(codec.AppendUint(b, m.id), bound)
 		b = appendMemberOptions(appendAddress(b, &addr), &opt)
 		return codec.AppendFlags(b, to != nil)
-	}, func(r *reader) { m.kind = kernel.QueueType(r.Byte()) }, m.leaveLater)
+	}, func(r *reader) { m.kind = kernel.QueueType(r.Byte()); r.Flags(&m.volatile) }, m.leaveLater)
 	runtime.KeepAlive(under)
 	if err != nil {
 		m.forget()
@@ -119,6 +120,9 @@ func (m *member) forget() {
 
 // Type implements edge.Member.
 func (m *member) Type() kernel.QueueType { return m.kind }
+
+// Volatile implements edge.Member.
+func (m *member) Volatile() bool { return m.volatile }
 
 // Credit implements edge.Member.
 func (m *member) Credit(n int) {

@@ -99,7 +99,9 @@ func BenchmarkPublishConfirm(b *testing.B) {
 type nullMember struct{ settled int64 }
 
 func (m *nullMember) Type() kernel.QueueType { return kernel.Quorum }
-func (m *nullMember) Pool(pool, func() int)  {}
+
+func (m *nullMember) Volatile() bool        { return false }
+func (m *nullMember) Pool(pool, func() int) {}
 
 func (m *nullMember) Credit(int) {}
 func (m *nullMember) Settle(_ kernel.Outcome, _ int32, first, last int64) {

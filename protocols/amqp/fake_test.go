@@ -360,6 +360,8 @@ func (m *fakeMember) hand() []kernel.Delivery {
 
 func (m *fakeMember) Type() kernel.QueueType { return kernel.Classic }
 
+func (m *fakeMember) Volatile() bool { return false }
+
 func (m *fakeMember) Pool(pool, func() int) {}
 
 func (l *fakeLink) NewPool(limit int) pool { return kernel.NewPool(limit) }
