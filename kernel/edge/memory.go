@@ -9,6 +9,11 @@ import (
 	"github.com/trivium-mq/trivium/kernel/broker"
 )
 
+// maxMemory is how many exchanges, queues and bindings, each, of a connection are
+// declared again: of more, such as queues that expire while it makes others for ever,
+// the latest.
+const maxMemory = 4096
+
 // memory is what a connection has declared that lives in memory only, in the order of
 // declaration: it is gone with its host, and is declared again at the next one.
 type memory struct {
@@ -19,6 +24,9 @@ type memory struct {
 
 func (m *memory) exchange(x kernel.Exchange) bool {
 	if !m.hasExchange(x.Name) {
+		if len(m.exchanges) == maxMemory {
+			m.exchangeGone(m.exchanges[0].Name)
+		}
 		m.exchanges = append(m.exchanges, x)
 	}
 	return true
@@ -39,6 +47,9 @@ func (m *memory) exchangeGone(name string) bool {
 
 func (m *memory) queue(q broker.QueueSpec) bool {
 	if !m.hasQueue(q.Name) {
+		if len(m.queues) == maxMemory {
+			m.queueGone(m.queues[0].Name)
+		}
 		m.queues = append(m.queues, q)
 	}
 	return true
@@ -63,6 +74,9 @@ func (m *memory) queueGone(name string) bool {
 func (m *memory) bind(b kernel.Binding) bool {
 	lives := m.hasExchange(b.Exchange) || !b.ToExchange && m.hasQueue(b.Queue) || b.ToExchange && m.hasExchange(b.Queue)
 	if lives && !slices.ContainsFunc(m.bindings, same(b)) {
+		if len(m.bindings) == maxMemory {
+			m.bindings = slices.Delete(m.bindings, 0, 1)
+		}
 		m.bindings = append(m.bindings, b)
 	}
 	return lives
