@@ -25,7 +25,7 @@ type witnessKey struct {
 
 // promise is the highest of each that was seen.
 type promise struct {
-	term  uint64 // the peer has been in it
+	term  uint64 // the peer has been in it, and has stored that
 	in    uint64 // term in which it had the log of this node up to index
 	index uint64
 	led   uint64 // term in which it led this node: it had all of that term's log here
@@ -35,9 +35,11 @@ type promise struct {
 func newWitness(n *Node) *witness { return &witness{node: n, of: map[witnessKey]promise{}} }
 
 // Acknowledged implements transport.Witness.
-func (w *witness) Acknowledged(group uint32, raftID string, term, index uint64) {
+func (w *witness) Acknowledged(group uint32, raftID string, term, index uint64, stored bool) {
 	w.note(group, raftID, func(p *promise) {
-		p.term = max(p.term, term)
+		if stored {
+			p.term = max(p.term, term)
+		}
 		if term > p.in || term == p.in && index > p.index {
 			p.in, p.index = term, index
 		}

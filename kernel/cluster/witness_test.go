@@ -20,8 +20,25 @@ func TestPromisesOutrunWhatIsTold(t *testing.T) {
 	if !n.met.get("2-a").checked {
 		t.Fatal("the node was not looked at")
 	}
-	n.seen.Acknowledged(1, "2-a", 5, 11)
+	n.seen.Acknowledged(1, "2-a", 5, 11, true)
 	if err := n.told(who, info); err != nil {
 		t.Errorf("what was told before the promise counts against it: %v", err)
+	}
+}
+
+// TestTermThatWasNotStored: a node whose disk fails answers heartbeats in a term that it
+// could not store. It has promised nothing with that, and comes back without the term.
+func TestTermThatWasNotStored(t *testing.T) {
+	w := newWitness(&Node{})
+	key := witnessKey{1, "2-a"}
+	w.Acknowledged(1, "2-a", 4, 10, true)
+	w.Acknowledged(1, "2-a", 5, 10, false)
+	if p := w.of[key]; p.term != 4 {
+		t.Errorf("a promise of term %d", p.term)
+	}
+	w.Acknowledged(1, "2-a", 5, 11, true)
+	w.Voted(1, "2-a", 6)
+	if p := w.of[key]; p.term != 6 || p.index != 11 {
+		t.Errorf("%+v", p)
 	}
 }

@@ -11,8 +11,10 @@ import (
 // an index, in its present term, or that they have voted in a term. Its methods are
 // called on goroutines of Raft and must return at once.
 type Witness interface {
-	// Acknowledged: the peer has the entry at index, which is this node's, and has been in the term.
-	Acknowledged(group uint32, raftID string, term, index uint64)
+	// Acknowledged: the peer has the entry at index, which is this node's. stored says that
+	// it has just stored some, and so has stored the term, too: one whose disk fails answers
+	// what is empty also in a term that it could not store.
+	Acknowledged(group uint32, raftID string, term, index uint64, stored bool)
 	// Voted: the peer has been in the term.
 	Voted(group uint32, raftID string, term uint64)
 }
@@ -70,7 +72,8 @@ func (s *serial) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req *r
 
 func (s *serial) appended(id raft.ServerID, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) {
 	if s.witness != nil && resp.Success {
-		s.witness.Acknowledged(s.group, string(id), resp.Term, req.PrevLogEntry+uint64(len(req.Entries)))
+		n := len(req.Entries)
+		s.witness.Acknowledged(s.group, string(id), resp.Term, req.PrevLogEntry+uint64(n), n > 0)
 	}
 }
 
