@@ -130,14 +130,14 @@ func (c *Conn) end(reason error) {
 	})
 }
 
-// install makes a link the one in use; false if it is over already, or the connection
-// closed.
-func (c *Conn) install(l *link) bool {
+// install makes a link the one in use, unless the connection is closed; one that is over
+// already is left at once.
+func (c *Conn) install(l *link) {
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
 		l.Close()
-		return false
+		return
 	}
 	c.turnLocked(l)
 	if fn := c.alarm.Load(); fn != nil {
@@ -147,13 +147,11 @@ func (c *Conn) install(l *link) bool {
 	if h != l.host && !l.over { // Set has not seen it
 		l.leaveLocked(errMoved)
 	}
-	over := l.over
-	if over {
+	if l.over {
 		c.relinkLocked(l)
 	}
 	c.mu.Unlock()
 	c.tell()
-	return !over
 }
 
 // turnLocked changes the link in use. c.mu is held.
