@@ -36,6 +36,17 @@ type feeding struct {
 	to      kernel.Consumer // told when the feed ends by itself
 }
 
+// Attaching says which session a connection takes, and how.
+type Attaching struct {
+	ClientID string
+	Clean    bool          // what was there is discarded
+	Expiry   time.Duration // what to keep it for after Detach; 0 = not at all
+	// Epoch is zero for a client that has just come. Otherwise the attachment with this
+	// epoch goes on, which was Suspended or lost its host: it is refused with CodeFenced
+	// if a later one has been there since.
+	Epoch uint64
+}
+
 // AttachSession takes the session of a client id for c: the present one, or a
 // new one when there is none or clean is set (the old one is then discarded).
 // It is refused with CodeLocked if it belongs to another user.
