@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/status"
 
+	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/metasvc/transport"
 )
 
@@ -49,6 +50,9 @@ type Stream interface {
 	// Idempotent.
 	Close()
 }
+
+// protocols are those whose clients a node of this version takes streams of.
+var protocols = []kernel.Protocol{"amqp", "mqtt"}
 
 // smallMessage is how large a buffer an idle stream may keep, in bytes.
 const smallMessage = 4 << 10

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/metasvc"
 	"github.com/trivium-mq/trivium/metasvc/catalog"
 	"github.com/trivium-mq/trivium/metasvc/transport"
@@ -30,10 +31,11 @@ type Info struct {
 	Boot                             uint64
 	Fronts                           []catalog.Front
 	Version                          string
-	Clock                            int64 // by which it counts, ms; 0 = it does not say
-	Low                              bool  // on disk
-	Clients                          bool  // it takes streams of clients, see OpenClient; versions before 0.1 do not
-	Attached                         bool  // Groups are known
+	Clock                            int64             // by which it counts, ms; 0 = it does not say
+	Low                              bool              // on disk
+	Clients                          bool              // it takes streams of clients, see OpenClient; versions before 0.1 do not
+	Protocols                        []kernel.Protocol // of those clients; of who takes some and does not say it is amqp
+	Attached                         bool              // Groups are known
 	Groups                           []GroupInfo
 }
 
@@ -374,7 +376,7 @@ func (n *Node) info() Info {
 	if n.cfg.Clock != nil {
 		info.Clock = n.cfg.Clock()
 	}
-	info.Low, info.Clients = n.cfg.Low != nil && n.cfg.Low(), true
+	info.Low, info.Clients, info.Protocols = n.cfg.Low != nil && n.cfg.Low(), true, protocols
 	r := n.replicas.Load()
 	if r == nil {
 		return info

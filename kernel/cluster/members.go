@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/metasvc/catalog"
 	"github.com/trivium-mq/trivium/metasvc/transport"
 )
@@ -24,6 +25,27 @@ type Member struct {
 	Reachable               bool // within the last seconds; true for Self
 	Low                     bool // on disk, as it has told
 	Bytes                   bool // as it has told, it takes clients of others only as bytes, see DialTunnel
+	// Protocols are those whose clients it takes streams of (OpenClient), as it has told;
+	// nil: it has not, within the last seconds.
+	Protocols []kernel.Protocol
+}
+
+// Takes reports whether the node takes streams of clients of a protocol (OpenClient), for
+// all that is known. What it does not take is carried to it as bytes (DialTunnel).
+func (m *Member) Takes(p kernel.Protocol) bool {
+	return m.Protocols == nil || slices.Contains(m.Protocols, p)
+}
+
+// taken are the protocols whose clients a node takes streams of. Earlier versions do
+// not say which.
+func (i *Info) taken() []kernel.Protocol {
+	switch {
+	case !i.Clients:
+		return []kernel.Protocol{}
+	case len(i.Protocols) == 0:
+		return []kernel.Protocol{"amqp"}
+	}
+	return i.Protocols
 }
 
 // fronts are addresses in a fixed order.
@@ -59,7 +81,9 @@ func (n *Node) Members() []Member {
 		}
 		told := n.fresh(c.Raft)
 		m.Reachable, m.Low = m.Self || told != nil, told != nil && told.Low
-		m.Bytes = told != nil && !told.Clients
+		if told != nil {
+			m.Bytes, m.Protocols = !told.Clients, told.taken()
+		}
 		out = append(out, m)
 	})
 	return out
