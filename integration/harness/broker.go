@@ -14,6 +14,7 @@ import (
 const (
 	startTimeout = 60 * time.Second
 	stopTimeout  = 20 * time.Second
+	dumpTimeout  = 3 * time.Second // for the stacks of a process that does not end
 )
 
 // Addresses are where a node listens, host:port each. Its methods open clients.
@@ -177,7 +178,7 @@ func (p *process) kill() {
 }
 
 // terminate ends the process with SIGTERM and returns its exit code; with
-// SIGKILL and an error if it does not end.
+// SIGKILL and an error if it does not end, after it has written what its goroutines do.
 func (p *process) terminate() (code int, err error) {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	timer := time.NewTimer(stopTimeout)
@@ -186,6 +187,11 @@ func (p *process) terminate() (code int, err error) {
 	case <-p.done:
 	case <-timer.C:
 		err = errors.New("broker still runs " + stopTimeout.String() + " after SIGTERM\n" + p.out.tail())
+		_ = p.cmd.Process.Signal(syscall.SIGQUIT)
+		select {
+		case <-p.done:
+		case <-time.After(dumpTimeout):
+		}
 		p.kill()
 	}
 	return p.cmd.ProcessState.ExitCode(), err
