@@ -69,7 +69,7 @@ type Config struct {
 type Timing struct {
 	Heartbeat time.Duration // without contact before an election; default 1 s
 	Lease     time.Duration // without contact to a majority before stepping down; default 750 ms
-	Commit    time.Duration // idle time before followers learn the last commit; default 50 ms
+	Commit    time.Duration // idle time before followers learn the last commit; default 150 ms
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -94,7 +94,7 @@ func (c Config) withDefaults() (Config, error) {
 		t.Lease = t.Heartbeat * 3 / 4
 	}
 	if t.Commit == 0 {
-		t.Commit = 50 * time.Millisecond
+		t.Commit = 150 * time.Millisecond
 	}
 	if t.Lease > t.Heartbeat {
 		return c, fmt.Errorf("raftgroup: lease %v is longer than heartbeat %v", t.Lease, t.Heartbeat)

@@ -13,6 +13,12 @@ func (g *Group) CommittedIn(term, limit uint64) uint64 {
 	if first == 0 || end < first || term == 0 {
 		return 0
 	}
+	switch t, err := g.cfg.Group.Term(end); { // nearly always the one that is asked for
+	case err == nil && t == term:
+		return end
+	case err == nil && t < term:
+		return 0
+	}
 	n := sort.Search(int(end-first)+1, func(i int) bool {
 		t, err := g.cfg.Group.Term(first + uint64(i))
 		return err == nil && t > term // what was cut off meanwhile is older than all that is left
