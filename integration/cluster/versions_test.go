@@ -51,14 +51,18 @@ func TestMixedVersions(t *testing.T) {
 	a.judge()
 }
 
-// lead has a node serve, again if another one is elected meanwhile, as on a busy machine.
+// tried is how long a node that is asked to lead may take until it is asked again.
+const tried = 3 * time.Second
+
+// lead has a node serve, again if another one is elected meanwhile, as on a busy machine,
+// or because this one has just started and may not vote yet.
 func (a *arena) lead(n *harness.Node) {
 	a.t.Helper()
 	harness.Wait(a.t, healed, fmt.Sprintf("node %d serves", n.ID), func() bool {
 		leader, err := a.c.Leader(healed)
 		if err == nil && leader != n {
 			_ = n.Lead()
-			leader, err = a.c.NextLeader(leader, healed)
+			leader, err = a.c.NextLeader(leader, tried)
 		}
 		return err == nil && leader == n
 	})
