@@ -44,7 +44,9 @@ type Broker struct {
 	damages  damages
 	watcher  sync.WaitGroup // of watchAccess, watchAlarms
 	retained *retained
-	numbers  atomic.Int64 // of all sessions, in use
+	numbers  atomic.Int64  // of all sessions, in use
+	patience time.Duration // with clients whose connections may have outlasted their host
+	relinks  time.Duration // the same with those of a facade before; 0 = there are none
 	backlogs backlogs
 	expiry   expirer
 	dead     dead
@@ -79,7 +81,7 @@ func newBroker(n *Node, l lead) *Broker {
 	b := &Broker{
 		node: n, lead: l, lost: make(chan struct{}), log: n.log, settings: n.settings, limits: n.limits,
 		tables: n.cfg.Tables, started: n.now(), now: n.now, catalog: n.catalog, durable: n.durable, alarms: n.alarms,
-		conns: make(map[kernel.ConnectionID]*Conn), tokens: make(map[string]*Conn),
+		patience: relinkTime, conns: make(map[kernel.ConnectionID]*Conn), tokens: make(map[string]*Conn),
 		empty: make(chan struct{}), closed: make(chan struct{}),
 	}
 	if b.tables == nil {
@@ -242,6 +244,9 @@ func (b *Broker) Close(ctx context.Context) error {
 		b.cancel() // nothing of theirs may wait any more
 	}
 	for _, c := range conns {
+		if c.about.Token != "" { // the client's connection does not end with this
+			c.suspend()
+		}
 		c.Close()
 	}
 	b.timers.stop()

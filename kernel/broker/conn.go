@@ -96,6 +96,7 @@ func (b *Broker) lockReplacing(token string) {
 			return
 		}
 		b.mu.Unlock()
+		old.suspend() // the client is there
 		old.askToEnd(kernel.Errorf(kernel.CodeFenced, "", "", "the client's node has made the connection anew"))
 		old.Close()
 		b.mu.Lock()

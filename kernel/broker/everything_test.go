@@ -89,7 +89,7 @@ func fillTenant(t *testing.T, c *Conn) {
 	must(t, c.Bind(soon(t), kernel.Binding{Exchange: "h", Queue: "q", Arguments: []kernel.Argument{{Name: "n", Value: int64(1)}}}))
 	must(t, c.Bind(soon(t), kernel.Binding{Exchange: "amq.direct", Queue: "hash", Key: "k", ToExchange: true}))
 	bind(t, c, "hash", "q", "1")
-	s, _, err := c.AttachSession(soon(t), "client", true, 1000*time.Hour, nil)
+	s, _, err := c.AttachSession(soon(t), Attaching{ClientID: "client", Clean: true, Expiry: 1000 * time.Hour}, nil)
 	must(t, err)
 	subscribe(t, s, "s/#", 2)
 	p := publisher(t, c)

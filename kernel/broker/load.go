@@ -235,7 +235,7 @@ func (l *loader) loadSessions() error {
 			stamped: !r.ExpiresAt.IsZero(), subs: make(map[string]*subscription),
 		}
 		if e.expiresAt.IsZero() && r.Expiry != kernel.SessionForever {
-			e.expiresAt = now.Add(r.Expiry) // it counts from the restart
+			e.expiresAt = now.Add(max(r.Expiry, l.b.relinks)) // it counts from the restart
 		}
 		e.owner.set(r.Owner)
 		if _, known := l.b.directory().User(r.Owner); r.Owner != "" && !known {
@@ -349,6 +349,10 @@ func (l *loader) dropLeftovers() error {
 		}
 		t.mu.Unlock()
 		for _, g := range unused {
+			if l.b.relinks > 0 && l.auto(t, g) {
+				l.timers = append(l.timers, func() { l.b.after(l.b.relinks, func() { t.reap(g) }) })
+				continue
+			}
 			t.reap(g)
 		}
 		var unread []*route.Topic
@@ -360,6 +364,14 @@ func (l *loader) dropLeftovers() error {
 		}
 	}
 	return nil
+}
+
+// auto reports whether a group is kept by subscriptions alone: those of sessions that
+// are not kept come again with their clients' links.
+func (l *loader) auto(t *tenant, g *group) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return g.spec.Auto && t.declaration(g) == nil
 }
 
 // dropOffsets forgets the reader positions in topics that have gone: not every

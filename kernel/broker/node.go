@@ -34,6 +34,7 @@ type Node struct {
 	doorman func() *Doorman        // made at the first call
 	backing sync.Mutex             // held by the backup that is under way
 	facade  atomic.Pointer[Broker] // that serves, or is about to
+	epochs  atomic.Uint64          // attachments of sessions so far, see nextEpoch
 	aligner sync.WaitGroup
 	yield   func(context.Context) // see OnYield; may be nil
 	onClose func()                // undoes what was done outside: metrics
@@ -43,6 +44,7 @@ type Node struct {
 	mu      sync.Mutex
 	lead    lead
 	leader  string        // of the placement group, "" = nobody
+	served  bool          // there was a facade before
 	changed chan struct{} // closed and replaced when one of these or failed changes
 	failed  error
 	closed  bool
@@ -112,6 +114,9 @@ func (n *Node) Serve(ctx context.Context) (*Broker, error) {
 // serve makes the facade of a leadership.
 func (n *Node) serve(ctx context.Context, l lead) (*Broker, error) {
 	b := newBroker(n, l)
+	if n.clustered() || n.servedBefore() {
+		b.relinks = relinkTime
+	}
 	stop := context.AfterFunc(ctx, b.cancel)
 	n.facade.Store(b)
 	if now, _, _ := n.leads(); now != l { // from here on, lose tells it
@@ -126,6 +131,16 @@ func (n *Node) serve(ctx context.Context, l lead) (*Broker, error) {
 		return nil, errors.Join(err, b.abandon())
 	}
 	return b, nil
+}
+
+// servedBefore reports whether the process has had a facade before: connections may have
+// outlasted that.
+func (n *Node) servedBefore() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	before := n.served
+	n.served = true
+	return before
 }
 
 func (n *Node) leads() (l lead, changed <-chan struct{}, failed error) {

@@ -18,7 +18,7 @@ func TestSessionHasAnOwner(t *testing.T) {
 	alice, mallory := userOf(t, b, "alice", ".*", ".*", ".*"), userOf(t, b, "mallory", ".*", ".*", ".*")
 	refused := func(clean bool) {
 		t.Helper()
-		_, _, err := mallory.AttachSession(soon(t), "dev", clean, time.Hour, nil)
+		_, _, err := mallory.AttachSession(soon(t), Attaching{ClientID: "dev", Clean: clean, Expiry: time.Hour}, nil)
 		wantCode(t, err, kernel.CodeLocked)
 	}
 	s, _ := attach(t, alice, "dev", false, time.Hour)
@@ -48,7 +48,7 @@ func TestSessionHasAnOwner(t *testing.T) {
 		t.Error("an administrator did not get it")
 	}
 	s.Detach(time.Hour)
-	_, _, err := reconnect("alice").AttachSession(soon(t), "dev", false, time.Hour, nil)
+	_, _, err := reconnect("alice").AttachSession(soon(t), Attaching{ClientID: "dev", Expiry: time.Hour}, nil)
 	wantCode(t, err, kernel.CodeLocked)
 }
 
@@ -67,7 +67,7 @@ func TestSessionWithoutOwner(t *testing.T) {
 		t.Error("the session is not there")
 	}
 	s.Detach(time.Hour)
-	_, _, err := userOf(t, b, "mallory", ".*", ".*", ".*").AttachSession(soon(t), "old", false, time.Hour, nil)
+	_, _, err := userOf(t, b, "mallory", ".*", ".*", ".*").AttachSession(soon(t), Attaching{ClientID: "old", Expiry: time.Hour}, nil)
 	wantCode(t, err, kernel.CodeLocked)
 }
 

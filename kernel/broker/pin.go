@@ -62,25 +62,25 @@ func (h *Session) Unpin(id kernel.PinID) {
 	}
 }
 
-// Keep leaves something with the session for the connection that takes it next, as
-// long as the process and the session last. To be called before Detach.
-func (h *Session) Keep(v any) {
+// Keep leaves a text with the session for the connection that takes it next, as long
+// as the broker and the session last. It is not copied. To be called before Detach.
+func (h *Session) Keep(b []byte) {
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
 	if !h.over {
-		h.s.kept = v
+		h.s.kept = b
 	}
 }
 
 // Kept returns what the connection before has left, once.
-func (h *Session) Kept() any {
+func (h *Session) Kept() []byte {
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()
-	v := h.s.kept
+	b := h.s.kept
 	if !h.over {
 		h.s.kept = nil
 	}
-	return v
+	return b
 }
 
 // forgetNumbers drops what is kept of the numbers of a session.

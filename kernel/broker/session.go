@@ -18,6 +18,7 @@ type Session struct {
 	taken func()
 	once  sync.Once // of taken
 
+	epoch    uint64        // see Epoch
 	released chan struct{} // closed by Detach
 	onces    *onces        // the entry's
 
@@ -48,35 +49,42 @@ type Attaching struct {
 }
 
 // AttachSession takes the session of a client id for c: the present one, or a
-// new one when there is none or clean is set (the old one is then discarded).
-// It is refused with CodeLocked if it belongs to another user.
+// new one when there is none or Clean is set (the old one is then discarded).
+// It is refused with CodeLocked if it belongs to another user, and with CodeFenced
+// as Attaching says.
 // A connection that holds it is told through its taken callback and given a few
-// seconds to Detach. expiry is what to keep it for after Detach; 0 = not at all.
-func (c *Conn) AttachSession(ctx context.Context, clientID string, clean bool, expiry time.Duration, taken func()) (s *Session, present bool, err error) {
+// seconds to Detach.
+func (c *Conn) AttachSession(ctx context.Context, a Attaching, taken func()) (s *Session, present bool, err error) {
 	if err := c.begin(); err != nil {
 		return nil, false, err
 	}
 	defer c.end()
-	if err := kernel.CheckName("session", clientID); err != nil {
+	if err := kernel.CheckName("session", a.ClientID); err != nil {
 		return nil, false, err
 	}
-	e, err := c.holdEntry(ctx, clientID)
+	e, err := c.holdEntry(ctx, &a)
 	if err != nil {
 		return nil, false, err
 	}
 	defer e.mu.Unlock()
-	present = !e.fresh && !e.void && !clean && !e.orphan && (e.expiresAt.IsZero() || c.b.now().Before(e.expiresAt))
+	present = !a.Clean && e.there(a.Epoch)
 	cctx, cancel := c.b.changeContext()
 	defer cancel()
 	owner := e.owner.get()
-	if err := e.begin(cctx, present, expiry, c.identity.User); err != nil {
+	if err := e.begin(cctx, &a, present, c.identity.User); err != nil {
 		e.owner.set(owner)
 		if e.fresh {
 			e.forget()
 		}
 		return nil, false, err
 	}
-	h := &Session{s: e, conn: c, taken: taken, released: make(chan struct{}), feeds: make(map[string]*feeding), onces: e.onces}
+	if e.epoch = a.Epoch; e.epoch == 0 {
+		e.epoch = c.b.nextEpoch()
+	}
+	h := &Session{
+		s: e, conn: c, taken: taken, epoch: e.epoch, released: make(chan struct{}),
+		feeds: make(map[string]*feeding), onces: e.onces,
+	}
 	e.holder = h
 	e.onces.hold(h)
 	c.mu.Lock()
@@ -86,9 +94,9 @@ func (c *Conn) AttachSession(ctx context.Context, clientID string, clean bool, e
 }
 
 // holdEntry returns the entry of a client id, locked and held by nobody.
-func (c *Conn) holdEntry(ctx context.Context, clientID string) (*sessionEntry, error) {
+func (c *Conn) holdEntry(ctx context.Context, a *Attaching) (*sessionEntry, error) {
 	for waited := false; ; {
-		e, err := c.tenant.entry(clientID)
+		e, err := c.tenant.entry(a.ClientID)
 		if err != nil {
 			return nil, err
 		}
@@ -97,18 +105,19 @@ func (c *Conn) holdEntry(ctx context.Context, clientID string) (*sessionEntry, e
 			e.mu.Unlock()
 			continue
 		}
-		if err := c.allowSession(e); err != nil {
+		if err := c.mayAttach(e, a); err != nil {
 			e.mu.Unlock()
 			return nil, err
 		}
 		h := e.holder
+		if h != nil && h.epoch == a.Epoch { // what is left of the link before
+			h.suspend()
+			h = nil
+		}
 		if h == nil {
 			return e, nil
 		}
 		e.mu.Unlock()
-		if h.conn == c {
-			return nil, kernel.Errorf(kernel.CodeNotAllowed, "session", clientID, "the connection holds it already")
-		}
 		if !waited {
 			if err := c.awaitTurn(ctx, e); err != nil {
 				return nil, err
@@ -194,6 +203,21 @@ func (h *Session) Unsubscribe(ctx context.Context, filter string) (existed bool,
 	return true, h.s.release(cctx, sub)
 }
 
+// mayAttach returns why a connection may not attach to a session. It is locked.
+func (c *Conn) mayAttach(e *sessionEntry, a *Attaching) error {
+	switch {
+	case e.holder != nil && e.holder.conn == c:
+		return kernel.Errorf(kernel.CodeNotAllowed, "session", e.id, "the connection holds it already")
+	case a.Epoch != 0 && e.epoch > a.Epoch:
+		return kernel.Errorf(kernel.CodeFenced, "session", e.id, "another connection has taken it")
+	}
+	return c.allowSession(e)
+}
+
+// Epoch numbers the attachment. That of a later one of the session is higher, at
+// whichever node; an attachment that goes on at another one keeps it.
+func (h *Session) Epoch() uint64 { return h.epoch }
+
 // Detach gives the session back; expiry replaces the one given at AttachSession.
 // Members leave, live feeds end, an expiry of 0 discards it. Idempotent.
 func (h *Session) Detach(expiry time.Duration) {
@@ -210,8 +234,17 @@ func (h *Session) detachAsAgreed() {
 }
 
 func (h *Session) detach(expiry time.Duration) {
+	if h.letGo() {
+		h.s.leaveWill(h.conn, expiry)
+		close(h.released)
+		h.s.detached(expiry)
+	}
+}
+
+// letGo ends the attachment; false if it was over. The session is locked.
+func (h *Session) letGo() bool {
 	if h.over {
-		return
+		return false
 	}
 	h.over = true
 	for filter := range h.feeds {
@@ -222,9 +255,7 @@ func (h *Session) detach(expiry time.Duration) {
 	h.conn.mu.Unlock()
 	h.s.holder = nil
 	h.onces.hold(nil)
-	h.s.leaveWill(h.conn, expiry)
-	close(h.released)
-	h.s.detached(expiry)
+	return true
 }
 
 // enter locks the session for a call of its holder; leave unlocks it.

@@ -12,7 +12,7 @@ import (
 
 func attach(t testing.TB, c *Conn, id string, clean bool, expiry time.Duration) (*Session, bool) {
 	t.Helper()
-	s, present, err := c.AttachSession(soon(t), id, clean, expiry, nil)
+	s, present, err := c.AttachSession(soon(t), Attaching{ClientID: id, Clean: clean, Expiry: expiry}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +241,7 @@ func TestTakeover(t *testing.T) {
 	first, second := connect(t, b), connect(t, b)
 	var s1 *Session
 	told := make(chan struct{})
-	s1, _, err := first.AttachSession(soon(t), "c", true, time.Hour, func() { close(told) })
+	s1, _, err := first.AttachSession(soon(t), Attaching{ClientID: "c", Clean: true, Expiry: time.Hour}, func() { close(told) })
 	if err != nil {
 		t.Fatal(err)
 	}

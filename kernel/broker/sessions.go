@@ -30,7 +30,9 @@ type sessionEntry struct {
 	stamped   bool      // expiresAt is written down
 	subs      map[string]*subscription
 	onces     *onces // nil until somebody attaches
-	kept      any    // see Session.Keep
+	kept      []byte // see Session.Keep
+	epoch     uint64 // of the last attachment, 0 = not known
+	adrift    bool   // nobody has said that the client's connection has ended
 	turns     turns
 	holder    *Session
 	will      *will  // what is left behind, nil = nothing
@@ -63,10 +65,13 @@ func (e *sessionEntry) forget() {
 }
 
 // begin prepares the session for an attachment: as it is, or emptied.
-func (e *sessionEntry) begin(ctx context.Context, present bool, expiry time.Duration, owner string) error {
-	changed := owner != e.owner.get()
+func (e *sessionEntry) begin(ctx context.Context, a *Attaching, present bool, owner string) error {
+	changed, expiry := owner != e.owner.get(), a.Expiry
 	e.owner.set(owner)
-	if err := e.resolveWill(ctx, present); err != nil {
+	if e.adrift && a.Epoch == 0 {
+		e.leaveWill(nil, e.expiry) // another client: the connection before has ended
+	}
+	if err := e.resolveWill(ctx, present, a.Epoch != 0); err != nil {
 		return err
 	}
 	if !present && !e.fresh {
@@ -86,7 +91,7 @@ func (e *sessionEntry) begin(ctx context.Context, present bool, expiry time.Dura
 		}
 	}
 	e.disarm()
-	e.orphan = false
+	e.orphan, e.adrift = false, false
 	e.fresh, e.durable, e.expiry = false, durable, expiry
 	e.expiresAt, e.stamped = time.Time{}, false
 	return nil

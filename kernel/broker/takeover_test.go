@@ -61,7 +61,7 @@ func TestTakeoverStorm(t *testing.T) {
 				mu.Lock()
 				var present bool
 				var err error
-				h, present, err = c.AttachSession(soon(t), "c", false, time.Hour, taken)
+				h, present, err = c.AttachSession(soon(t), Attaching{ClientID: "c", Expiry: time.Hour}, taken)
 				if err == nil {
 					p := c.Publisher(newOutcomes())
 					_, err = p.ToTopicOnce(h, uint16(round+1), "q", &kernel.Record{Key: []byte("q")}, 1)

@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,6 +49,9 @@ func (h *Session) SetWill(ctx context.Context, w *kernel.Will) error {
 		}
 	}
 	next := &will{Will: copyWill(w), identity: h.conn.identity, protocol: h.conn.about.Protocol, kept: h.s.durable}
+	if h.s.will.same(next) {
+		return nil // of the connection that goes on
+	}
 	if next.kept {
 		cctx, cancel := h.conn.b.changeContext()
 		defer cancel()
@@ -68,6 +72,12 @@ func (h *Session) DropWill() error {
 	cctx, cancel := h.conn.b.changeContext()
 	defer cancel()
 	return h.s.dropWill(cctx)
+}
+
+// same reports whether a will that waits for nothing is the same as another.
+func (w *will) same(o *will) bool {
+	return w != nil && w.due.IsZero() && w.stop == nil && w.kept == o.kept && w.identity == o.identity &&
+		w.protocol == o.protocol && reflect.DeepEqual(w.Will, o.Will)
 }
 
 func copyWill(w *kernel.Will) kernel.Will {
@@ -122,12 +132,17 @@ func (w *will) disarm() {
 }
 
 // resolveWill is what becomes of a will that waits when its session is attached:
-// it is forgotten if the session goes on, else published.
-func (e *sessionEntry) resolveWill(ctx context.Context, goesOn bool) error {
-	if goesOn {
+// it is forgotten if the session goes on, kept if the connection does, else published.
+func (e *sessionEntry) resolveWill(ctx context.Context, goesOn, linked bool) error {
+	switch {
+	case !goesOn:
+		e.publishWill(nil)
+	case !linked:
 		return e.dropWill(ctx)
+	case e.will != nil:
+		e.will.disarm()
+		e.will.due = time.Time{}
 	}
-	e.publishWill(nil)
 	return nil
 }
 
@@ -251,8 +266,8 @@ func (o willOutcome) Completed(_ uint64, res kernel.Result) {
 // Flush implements kernel.Completion.
 func (o willOutcome) Flush() {}
 
-// loadWills gives the sessions their wills. The connections have ended with the
-// process before: a delay that had not begun begins now.
+// loadWills gives the sessions their wills. Where the connection was there a delay
+// begins now; if it may still be, at another node, it has time to say so.
 func (l *loader) loadWills() error {
 	type found struct {
 		e *sessionEntry
@@ -282,7 +297,8 @@ func (l *loader) loadWills() error {
 			e = &sessionEntry{t: t, id: client, durable: true}
 			w.due = now
 		} else if w.due.IsZero() {
-			w.due = now.Add(min(w.Delay, e.expiry))
+			e.adrift = l.b.relinks > 0
+			w.due = now.Add(max(min(w.Delay, e.expiry), l.b.relinks))
 		}
 		list = append(list, found{e, w})
 		return nil

@@ -41,7 +41,7 @@ func (w *wills) client(id string, clean bool, expiry, delay time.Duration, value
 	w.t.Helper()
 	c := connect(w.t, w.b)
 	var s *Session
-	s, _, err := c.AttachSession(soon(w.t), id, clean, expiry, func() { go s.Detach(expiry) })
+	s, _, err := c.AttachSession(soon(w.t), Attaching{ClientID: id, Clean: clean, Expiry: expiry}, func() { go s.Detach(expiry) })
 	if err != nil {
 		w.t.Fatal(err)
 	}

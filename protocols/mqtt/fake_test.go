@@ -201,7 +201,7 @@ type fakeSession struct {
 	left     *time.Timer
 	numbers  map[uint16]bool // in use, for messages stored once
 	pins     []sessionPin
-	kept     any
+	kept     []byte
 	records  map[int64]kernel.Record // of all topics, for Read
 	node     *fakeNode
 	id       string
@@ -309,9 +309,9 @@ func (s *fakeSession) RetainedAgain(name string, version uint64) (kernel.Record,
 	return kernel.Record{}, false, nil
 }
 
-func (s *fakeSession) Keep(v any) { s.kept = v }
+func (s *fakeSession) Keep(b []byte) { s.kept = b }
 
-func (s *fakeSession) Kept() any { return s.kept }
+func (s *fakeSession) Kept() []byte { return s.kept }
 
 func (s *fakeSession) Detach(expiry time.Duration) {
 	s.node.mu.Lock()

@@ -53,8 +53,8 @@ type session interface {
 	Pins(ctx context.Context) ([]sessionPin, error)
 	PinNumber(id kernel.PinID, done kernel.Completion) error
 	Unpin(id kernel.PinID)
-	Keep(v any)
-	Kept() any
+	Keep(b []byte)
+	Kept() []byte
 	Detach(expiry time.Duration)
 }
 
@@ -106,7 +106,7 @@ func (p realPublisher) RetainOnce(s session, number uint16, name string, r *kern
 }
 
 func (c realClient) AttachSession(ctx context.Context, clientID string, clean bool, expiry time.Duration, taken func()) (session, bool, error) {
-	s, present, err := c.Conn.AttachSession(ctx, clientID, clean, expiry, taken)
+	s, present, err := c.Conn.AttachSession(ctx, broker.Attaching{ClientID: clientID, Clean: clean, Expiry: expiry}, taken)
 	if err != nil {
 		return nil, false, err
 	}

@@ -15,19 +15,6 @@ import (
 // deliveries are left with the session by the connection that ends; after a restart
 // of the node they are redelivered by their groups, under new identifiers.
 
-// remains are what a connection leaves for the next one.
-type remains struct {
-	slots    []keptSlot
-	retained []keptRetained
-	last     uint16
-	count    uint64
-}
-
-type keptSlot struct {
-	slot   // without its feed
-	filter string
-}
-
 // keep leaves the QoS 1 deliveries that are not acknowledged with the session, and
 // all of what is retained.
 func (c *conn) keep() {
@@ -45,7 +32,7 @@ func (c *conn) keep() {
 		}
 	}
 	s.mu.Unlock()
-	c.session.Keep(k)
+	c.session.Keep(k.append(nil))
 }
 
 // abandon refuses the QoS 2 deliveries of a session that ends with its connection and
@@ -117,8 +104,11 @@ func (c *conn) resume() error {
 // hold gets back the QoS 1 deliveries that the connection before has left, as far as
 // nobody else has got them, and those of what is retained.
 func (c *conn) hold(pins []sessionPin) (slots []slot) {
-	k, ok := c.session.Kept().(*remains)
-	if !ok {
+	k, err := readRemains(c.session.Kept())
+	if err != nil {
+		c.server.log.Warn().Err(err).Str("client", c.clientID).Msg("what an earlier connection has left cannot be read")
+	}
+	if err != nil || k == nil {
 		return nil
 	}
 	c.out.mu.Lock()

@@ -1,0 +1,203 @@
+package broker
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/trivium-mq/trivium/kernel"
+)
+
+// serveNode opens a node that may serve again and again.
+func serveNode(t *testing.T) (*Node, *Broker) {
+	t.Helper()
+	n, err := OpenNode(soon(t), Config{DataDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if b := n.facade.Load(); b != nil {
+			shut(t, b)
+		}
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return n, serveAgain(t, n)
+}
+
+// serveAgain ends the facade as if the process had, and makes the next one.
+func serveAgain(t *testing.T, n *Node) *Broker {
+	t.Helper()
+	if b := n.facade.Load(); b != nil {
+		for _, c := range b.connections() {
+			c.suspend()
+		}
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = b.Close(now)
+	}
+	b, err := n.Serve(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func goOn(t *testing.T, c *Conn, id string, epoch uint64, expiry time.Duration) (*Session, bool, error) {
+	t.Helper()
+	return c.AttachSession(soon(t), Attaching{ClientID: id, Epoch: epoch, Expiry: expiry}, nil)
+}
+
+// TestEpochs: an attachment that goes on keeps its epoch, and is refused once a later
+// one has been there, at the same or at the next facade.
+func TestEpochs(t *testing.T) {
+	n, b := serveNode(t)
+	first, _ := attach(t, connect(t, b), "c", true, time.Hour)
+	first.Suspend()
+	first.Suspend()
+	second, present, err := goOn(t, connect(t, b), "c", first.Epoch(), time.Hour)
+	if err != nil || !present || second.Epoch() != first.Epoch() {
+		t.Fatal(present, err)
+	}
+	other := connect(t, b)
+	told := make(chan struct{})
+	third, _, err := other.AttachSession(soon(t), Attaching{ClientID: "d", Clean: true, Expiry: time.Hour}, func() { close(told) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { <-told; third.Detach(time.Hour) }()
+	later, _ := attach(t, connect(t, b), "d", false, time.Hour)
+	if later.Epoch() <= third.Epoch() {
+		t.Errorf("%d after %d", later.Epoch(), third.Epoch())
+	}
+	_, _, err = goOn(t, connect(t, b), "d", third.Epoch(), time.Hour)
+	wantCode(t, err, kernel.CodeFenced)
+
+	b = serveAgain(t, n)
+	// The older one may be the first to come: the later one takes it all the same.
+	older, present, err := goOn(t, connect(t, b), "d", third.Epoch(), time.Hour)
+	if err != nil || !present {
+		t.Fatal(present, err)
+	}
+	go func() { <-time.After(0); older.Detach(time.Hour) }()
+	if _, present, err = goOn(t, connect(t, b), "d", later.Epoch(), time.Hour); err != nil || !present {
+		t.Fatal(present, err)
+	}
+	_, _, err = goOn(t, connect(t, b), "d", third.Epoch(), time.Hour)
+	wantCode(t, err, kernel.CodeFenced)
+	// A client that has just come is later than all of before.
+	fresh, _ := attach(t, connect(t, b), "c", false, time.Hour)
+	if fresh.Epoch() <= first.Epoch() {
+		t.Errorf("%d after %d", fresh.Epoch(), first.Epoch())
+	}
+	_, _, err = goOn(t, connect(t, b), "c", first.Epoch(), time.Hour)
+	wantCode(t, err, kernel.CodeFenced)
+}
+
+// TestSuspend: a session that waits for its client publishes no will and keeps what it
+// has, also if it would have ended with its connection; another client finds nothing of
+// that then, and the will is published.
+func TestSuspend(t *testing.T) {
+	w := newWills(t, open(t, t.TempDir()), nil)
+	for _, expiry := range []time.Duration{0, time.Hour} {
+		s, _ := w.client("c", true, expiry, 0, "1")
+		subscribe(t, s, "$share/g/a", 1)
+		s.Suspend()
+		p := publisher(t, connect(t, w.b))
+		p.topic("a", "kept")
+		w.want("a=kept")
+		s, present, err := goOn(t, connect(t, w.b), "c", s.Epoch(), expiry)
+		if err != nil || !present {
+			t.Fatalf("expiry %v: %v, %v", expiry, present, err)
+		}
+		in := newInbox()
+		a, err := s.Attach(soon(t), kernel.Subscription{Filter: "$share/g/a", QoS: 1}, 0, in, in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.Member.Credit(10)
+		in.wait(t, 1)
+		s.Suspend()
+		s, present = attach(t, connect(t, w.b), "c", false, expiry)
+		if present != (expiry > 0) {
+			t.Errorf("expiry %v: present is %v", expiry, present)
+		}
+		w.want("will/c=1")
+		s.Detach(0)
+	}
+}
+
+// TestSuspendEnds: a client that does not come back has gone.
+func TestSuspendEnds(t *testing.T) {
+	b := open(t, t.TempDir())
+	b.patience = time.Millisecond
+	w := newWills(t, b, nil)
+	s, _ := w.client("short", true, 0, 0, "1")
+	s.Suspend()
+	w.want("will/short=1")
+	s, _ = w.client("long", true, time.Hour, 0, "2")
+	s.Suspend()
+	w.want("will/long=2")
+	if s, present := attach(t, connect(t, b), "long", false, time.Hour); !present {
+		t.Error("the session has gone")
+	} else {
+		s.Detach(0)
+	}
+}
+
+// TestNoWillWhileTheClientMayLive: what a facade finds of one before is not the end of
+// a client: its will waits, and is still the session's when it goes on. One who comes
+// without being that client has it published.
+func TestNoWillWhileTheClientMayLive(t *testing.T) {
+	n, b := serveNode(t)
+	w := newWills(t, b, nil)
+	lives, _ := w.client("lives", true, time.Hour, 0, "1")
+	w.client("gone", true, time.Hour, 0, "2")
+	b = serveAgain(t, n)
+	w = newWills(t, b, nil)
+	s, present, err := goOn(t, connect(t, b), "lives", lives.Epoch(), time.Hour)
+	if err != nil || !present {
+		t.Fatal(present, err)
+	}
+	s2, present := attach(t, connect(t, b), "gone", false, time.Hour)
+	if !present {
+		t.Error("not present")
+	}
+	w.want("will/gone=2") // and no other before it
+	if !w.stored("lives") {
+		t.Error("the will has gone")
+	}
+	s.Detach(time.Hour)
+	w.want("will/lives=1")
+	s2.Detach(0)
+}
+
+// TestLinkMadeAnew: a client that links again before anybody has seen its former link
+// break keeps its session, without a will.
+func TestLinkMadeAnew(t *testing.T) {
+	b := open(t, t.TempDir())
+	w := newWills(t, b, nil)
+	id, err := b.Authenticate(context.Background(), "", "guest", "guest", loopback)
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := func() *Conn {
+		c, err := b.Connect(id, kernel.ConnectionInfo{Protocol: "test", Token: "t"}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(c.Close)
+		return c
+	}
+	s, _ := attach(t, link(), "c", true, 0)
+	if err := s.SetWill(soon(t), &kernel.Will{Topic: "will/c", Record: kernel.Record{Value: []byte("1")}}); err != nil {
+		t.Fatal(err)
+	}
+	s, present, err := goOn(t, link(), "c", s.Epoch(), 0)
+	if err != nil || !present {
+		t.Fatal(present, err)
+	}
+	s.Detach(0)
+	w.want("will/c=1")
+}
