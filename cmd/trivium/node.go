@@ -265,7 +265,7 @@ var errShutdown = errors.New("shutdown")
 
 // shutdown has the clients of all protocols go, until ctx ends.
 func (n *node) shutdown(ctx context.Context) {
-	n.door.Evict(errShutdown) // what waits for a node that serves would hold up the rest
+	n.door.Shut(errShutdown) // what waits for a node that serves would hold up the rest
 	var going sync.WaitGroup
 	// A client that does not finish in time is cut off; that is no failure.
 	going.Go(func() { _ = n.amqp.Shutdown(ctx) })

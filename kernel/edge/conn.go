@@ -204,7 +204,7 @@ func (c *Conn) relink(old *link, arrive func()) {
 				return
 			}
 		}
-		c.e.pause(c.stop, changed, failures)
+		c.e.pause(c.stop, changed, nil, failures)
 	}
 }
 

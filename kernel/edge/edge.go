@@ -46,6 +46,8 @@ type Edge struct {
 	mu      sync.Mutex
 	host    *served       // nil = nobody serves
 	changed chan struct{} // closed and replaced when host changes
+	evicted chan struct{} // closed, and replaced but by Shut, when nobody is to wait for a host
+	shut    bool
 	conns   map[*Conn]struct{}
 	closed  bool
 }
@@ -60,7 +62,7 @@ func New(cfg Config) *Edge {
 	}
 	return &Edge{
 		cfg: cfg, linking: make(chan struct{}, linking), muster: muster{back: make(chan struct{})},
-		changed: make(chan struct{}), conns: make(map[*Conn]struct{}),
+		changed: make(chan struct{}), evicted: make(chan struct{}), conns: make(map[*Conn]struct{}),
 	}
 }
 
@@ -94,9 +96,21 @@ func (e *Edge) Set(h Host) {
 // errMoved is why a link is left.
 var errMoved = kernel.Errorf(kernel.CodeUnavailable, "", "", "another node serves")
 
-// Evict has all connections closed by their front-ends.
-func (e *Edge) Evict(reason error) {
+// Evict has all connections closed by their front-ends. Clients that are about to log in
+// and wait for a host are told that there is none.
+func (e *Edge) Evict(reason error) { e.evict(reason, false) }
+
+// Shut is Evict for good: whoever asks for a host that is not there is told so at once.
+func (e *Edge) Shut(reason error) { e.evict(reason, true) }
+
+func (e *Edge) evict(reason error, forever bool) {
 	e.mu.Lock()
+	if !e.shut {
+		close(e.evicted)
+		if e.shut = forever; !forever {
+			e.evicted = make(chan struct{})
+		}
+	}
 	conns := slices.Collect(maps.Keys(e.conns))
 	e.mu.Unlock()
 	for _, c := range conns {
@@ -145,11 +159,14 @@ func again(err error) bool {
 	return err != nil && (code == kernel.CodeUnavailable || code == kernel.CodeUnknown)
 }
 
-// ask asks the host that serves, and the next one if it does not any more. ctx and the
-// edge's patience bound it.
+// ask asks the host that serves, and the next one if it does not any more. ctx, the edge's
+// patience and Evict bound it.
 func (e *Edge) ask(ctx context.Context, fn func(*served) error) error {
 	ctx, cancel := context.WithTimeout(ctx, e.cfg.Patience)
 	defer cancel()
+	e.mu.Lock()
+	evicted := e.evicted
+	e.mu.Unlock()
 	for failures := 0; ; failures++ {
 		h, changed := e.current()
 		err := errNobody
@@ -158,7 +175,7 @@ func (e *Edge) ask(ctx context.Context, fn func(*served) error) error {
 				return err
 			}
 		}
-		if !e.pause(ctx, changed, failures) {
+		if !e.pause(ctx, changed, evicted, failures) {
 			return err
 		}
 	}
@@ -167,13 +184,16 @@ func (e *Edge) ask(ctx context.Context, fn func(*served) error) error {
 // errNobody says that there is no host.
 var errNobody error = kernel.Errorf(kernel.CodeUnavailable, "", "", "no node serves now")
 
-// pause waits until changed is closed, or for a while; false if ctx ends before.
-func (e *Edge) pause(ctx context.Context, changed <-chan struct{}, failures int) bool {
+// pause waits until changed is closed, or for a while; false if ctx ends before, or evicted
+// is closed.
+func (e *Edge) pause(ctx context.Context, changed, evicted <-chan struct{}, failures int) bool {
 	timer := time.NewTimer(retryPause(failures))
 	defer timer.Stop()
 	select {
 	case <-changed:
 	case <-timer.C:
+	case <-evicted:
+		return false
 	case <-ctx.Done():
 		return false
 	}

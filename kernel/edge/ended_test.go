@@ -3,6 +3,7 @@ package edge
 import (
 	"errors"
 	"net"
+	"runtime"
 	"testing"
 	"time"
 
@@ -38,5 +39,46 @@ func TestEndedWaitsForNobody(t *testing.T) {
 		}
 	case <-time.After(patience):
 		t.Fatal("the call waits on")
+	}
+}
+
+// TestLoginsWaitForNobodyAtTheEnd: a client that is about to log in while nobody serves
+// holds up no node that stops, nor one whose clients another one is to have as bytes.
+func TestLoginsWaitForNobodyAtTheEnd(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.Patience = time.Hour
+	remote := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}
+	login := func() error {
+		_, err := w.Anonymous("/", remote)
+		return err
+	}
+	waiting := func() <-chan error {
+		asked := make(chan error, 1)
+		go func() { asked <- login() }()
+		return asked
+	}
+	for _, end := range []func(error){w.Evict, w.Shut} {
+		asked, ctx := waiting(), soon(t)
+		for over := false; !over; { // it may have asked after the end
+			if end(errClosed); ctx.Err() != nil {
+				t.Fatal("it waits")
+			}
+			select {
+			case err := <-asked:
+				if kernel.CodeOf(err) != kernel.CodeUnavailable {
+					t.Error(err)
+				}
+				over = true
+			default:
+				runtime.Gosched()
+			}
+		}
+	}
+	if err := login(); kernel.CodeOf(err) != kernel.CodeUnavailable {
+		t.Error(err)
+	}
+	w.serve()
+	if err := login(); kernel.CodeOf(err) == kernel.CodeUnavailable {
+		t.Error(err)
 	}
 }
