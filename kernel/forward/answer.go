@@ -21,7 +21,10 @@ func (c *session) call(r *reader) error {
 		do, waits = c.slow(m, r), true
 	}
 	if do == nil {
-		do = c.memberCall(id, m, r)
+		do, waits = c.sessionCall(id, m, r)
+	}
+	if do == nil && m < methodAttachSession {
+		do, waits = c.memberCall(id, m, r), true
 	}
 	if err := r.done(kindCall); err != nil || do == nil {
 		return fmt.Errorf("%w: a call of method %d: %w", errMalformed, m, err)
@@ -66,6 +69,11 @@ func (c *session) result(id uint64, err error, values func([]byte) []byte) {
 	c.out.buf = appendError(codec.AppendUint(c.out.buf, id), err)
 	if err == nil && values != nil {
 		c.out.buf = values(c.out.buf)
+	}
+	if n := len(c.out.buf) - start; n > maxFrame {
+		c.out.buf = c.out.buf[:start]
+		c.result(id, kernel.Errorf(kernel.CodeTooLarge, "", "", "the answer is %d bytes long", n), nil)
+		return
 	}
 	c.out.end(start)
 }

@@ -31,6 +31,22 @@ const (
 	methodAcquire
 	methodStop
 	methodLeave
+
+	methodAttachSession // and from here on those that take a session
+	methodSubscribe
+	methodUnsubscribe
+	methodRelease
+	methodNext
+	methodRetainedAgain
+	methodSetWill
+	methodDropWill
+	methodPins
+	methodPinNumber
+	methodKeep
+	methodKept
+	methodHold
+	methodRead
+	methodDetach
 )
 
 // maxCalls is how many calls of a link may be under way.
@@ -40,49 +56,80 @@ const maxCalls = 128
 type call struct {
 	end    uint64 // of its frame, in all that was ever appended
 	values func(r *reader)
-	late   func()     // when it succeeds and nobody waits any more; may be nil
-	nobody bool       // waits
-	done   chan error // capacity 1
+	late   func()      // when it succeeds and nobody waits any more; may be nil
+	nobody bool        // waits
+	done   chan error  // capacity 1
+	then   func(error) // nil, or who is told in place of done
 }
 
 // lose ends a call when the stream has ended after so many bytes.
 func (c *call) lose(sent uint64) {
 	if c.end <= sent {
-		c.done <- errBroken()
+		c.finish(errBroken())
 		return
 	}
-	c.done <- errGone()
+	c.finish(errGone())
+}
+
+func (c *call) finish(err error) {
+	if c.then != nil {
+		c.then(err)
+		return
+	}
+	c.done <- err
 }
 
 // call calls a method. args appends the arguments; values, which may be nil, reads what
 // is returned, on the link's reader. When ctx ends, what was asked happens all the same;
 // late is called if it does.
 func (l *link) call(ctx context.Context, m method, args func(b []byte) []byte, values func(r *reader), late func()) error {
+	return l.wait(ctx, nil, m, args, &call{values: values, late: late, done: make(chan error, 1)})
+}
+
+// begin begins a call. A method of a session that is not held any more is not called. It
+// waits while too many calls are under way.
+func (l *link) begin(ctx context.Context, of *attached, m method, args func(b []byte) []byte, c *call) (id uint64, err error) {
 	select {
 	case l.slots <- struct{}{}:
 	case <-ctx.Done():
-		return ctx.Err()
+		return 0, ctx.Err()
 	case <-l.ended:
-		return errGone()
+		return 0, errGone()
 	}
-	c := &call{values: values, late: late, done: make(chan error, 1)}
 	o := &l.out
 	o.mu.Lock()
-	if l.broken || o.closing {
-		o.mu.Unlock()
-		<-l.slots
-		return errGone()
+	defer o.mu.Unlock()
+	if err = of.held(); err == nil && (l.broken || o.closing) {
+		err = errGone()
 	}
-	id := l.nextID()
+	if err != nil {
+		<-l.slots
+		return 0, err
+	}
+	id = l.nextID()
 	start := o.begin(kindCall)
 	o.buf = append(codec.AppendUint(o.buf, id), byte(m))
 	if args != nil {
 		o.buf = args(o.buf)
 	}
+	if n := len(o.buf) - start; n > maxFrame {
+		o.buf = o.buf[:start]
+		<-l.slots
+		return 0, kernel.Errorf(kernel.CodeTooLarge, "", "", "what is asked is %d bytes long", n)
+	}
 	o.end(start)
 	c.end = o.appended
 	l.calls[id] = c
-	o.mu.Unlock()
+	return id, nil
+}
+
+// wait calls a method, and waits for the end of the call.
+func (l *link) wait(ctx context.Context, of *attached, m method, args func(b []byte) []byte, c *call) error {
+	id, err := l.begin(ctx, of, m, args, c)
+	if err != nil {
+		return err
+	}
+	o := &l.out
 	select {
 	case err := <-c.done:
 		return err
@@ -125,7 +172,7 @@ func (l *link) onResult(r *reader) error {
 	if wrong != nil {
 		err = errBroken()
 	}
-	c.done <- err
+	c.finish(err)
 	return wrong
 }
 

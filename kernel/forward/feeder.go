@@ -1,10 +1,8 @@
 package forward
 
 import (
+	"errors"
 	"fmt"
-	"slices"
-	"sync"
-	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/kernel/broker"
@@ -24,7 +22,10 @@ type feeder struct {
 	// guarded by session.out.mu
 	runs       []run // outcomes that were not flushed
 	came, done uint64
-	over       bool // nothing more comes
+	over       bool                // nothing more comes
+	calling    uint64              // the publish to a topic that the broker is given now, 0 = none
+	early      *kernel.Result      // its outcome, which came meanwhile
+	unmatched  map[uint64]struct{} // those without target whose outcome is to come
 }
 
 // run is a row of publishes with the same outcome.
@@ -64,14 +65,63 @@ func (f *feeder) retire() {
 func (f *feeder) Completed(number uint64, res kernel.Result) {
 	f.session.out.mu.Lock()
 	defer f.session.out.mu.Unlock()
+	if number == f.calling {
+		f.early = &res
+		return
+	}
+	if _, none := f.unmatched[number]; none {
+		delete(f.unmatched, number)
+		res.Err = unmatched(res.Err)
+	}
 	f.note(number, res.Err)
+}
+
+// begin says that the broker is given a publish to a topic: how many targets it has is
+// known later than its outcome may be.
+func (f *feeder) begin(number uint64) {
+	f.session.out.mu.Lock()
+	defer f.session.out.mu.Unlock()
+	f.calling, f.early = number, nil
+}
+
+// begun ends begin, with what the broker has returned.
+func (f *feeder) begun(number uint64, matched int, err error) {
+	f.session.out.mu.Lock()
+	defer f.session.out.mu.Unlock()
+	early := f.early
+	f.calling, f.early = 0, nil
+	switch {
+	case err != nil: // there is no other outcome
+	case early == nil && matched > 0:
+	case early == nil:
+		if f.unmatched == nil {
+			f.unmatched = make(map[uint64]struct{})
+		}
+		f.unmatched[number] = struct{}{}
+	default:
+		if matched == 0 {
+			early.Err = unmatched(early.Err)
+		}
+		f.note(number, early.Err)
+		f.flush()
+	}
+}
+
+// errUnmatched is the outcome of a publish to a topic that had no target.
+var errUnmatched = errors.New("forward: no target")
+
+func unmatched(err error) error {
+	if err == nil {
+		return errUnmatched
+	}
+	return err
 }
 
 // note notes an outcome. The caller holds out.mu.
 func (f *feeder) note(number uint64, err error) {
 	f.done++
-	if n := len(f.runs); n > 0 && err == nil {
-		if last := &f.runs[n-1]; last.err == nil && last.first+last.n == number {
+	if n := len(f.runs); n > 0 && (err == nil || err == errUnmatched) {
+		if last := &f.runs[n-1]; last.err == err && last.first+last.n == number {
 			last.n++
 			return
 		}
@@ -140,166 +190,4 @@ func (f *feeder) answer(number uint64, matched int, err error) {
 	o.buf = codec.AppendUint(codec.AppendUint(o.buf, f.id), number)
 	o.buf = appendError(codec.AppendInt(o.buf, int64(matched)), err)
 	o.end(start)
-}
-
-// pressure holds publishes back that the broker does not take for want of disk or
-// memory, and all that come after them.
-type pressure struct {
-	session *session
-	wake    chan struct{} // capacity 1
-
-	mu      sync.Mutex // held while something is published
-	p       publish
-	list    []held
-	bytes   int
-	waiting bool // retry runs
-}
-
-// held is a publish that waits.
-type held struct {
-	f    *feeder
-	body []byte
-}
-
-// retryTime is how often what is held is tried without being woken: what refuses and what
-// tells of it are not one.
-const retryTime = 200 * time.Millisecond
-
-func (h *pressure) init(c *session) { h.session, h.wake = c, make(chan struct{}, 1) }
-
-// publish handles a publish.
-func (c *session) publish(body []byte) error {
-	h := &c.pressure
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if err := h.p.read(body); err != nil {
-		return err
-	}
-	defer h.p.reset()
-	c.out.mu.Lock()
-	f := c.publishers[h.p.publisher]
-	if f == nil || f.over {
-		c.out.mu.Unlock()
-		return fmt.Errorf("%w: nobody publishes", errMalformed)
-	}
-	f.came++
-	c.out.mu.Unlock()
-	if len(h.list) > 0 && h.p.mandatory {
-		f.answer(h.p.number, 0, errPressed)
-		return nil
-	}
-	if len(h.list) == 0 {
-		if pressed, err := h.try(f); !pressed {
-			return err
-		}
-	}
-	if h.bytes += len(body); len(h.list) > 0 && h.bytes > 2*window {
-		return fmt.Errorf("%w: more is published than may be under way", errMalformed)
-	}
-	h.list = append(h.list, held{f, slices.Clone(body)})
-	if !h.waiting {
-		h.waiting = true
-		c.work.Go(h.retry)
-	}
-	return nil
-}
-
-var errPressed = &kernel.Error{Code: kernel.CodePressure, Detail: "the node that serves is short of disk or memory"}
-
-// try publishes h.p, unless it has to wait. The caller holds h.mu.
-func (h *pressure) try(f *feeder) (pressed bool, err error) {
-	p := &h.p
-	var matched int
-	if err = f.mistake; err != nil {
-		// The client has not heard yet that it may not go on.
-	} else if p.retain {
-		matched, err = f.p.RetainAt(p.exchange, p.key, &p.record, p.options(), p.number)
-	} else {
-		matched, err = f.p.ToExchange(p.exchange, p.key, &p.record, p.options(), p.number)
-	}
-	if mistaken(err) {
-		f.mistake = err
-	}
-	switch {
-	case p.fields.err != nil:
-		return false, p.fields.err
-	case p.mandatory:
-		f.answer(p.number, matched, err)
-	case err != nil && kernel.CodeOf(err) == kernel.CodePressure:
-		return true, nil
-	case err != nil:
-		f.refuse(p.number, err)
-	}
-	return false, nil
-}
-
-// relieve has what is held tried.
-func (h *pressure) relieve() {
-	select {
-	case h.wake <- struct{}{}:
-	default:
-	}
-}
-
-// retry publishes what is held, as soon as it can, until nothing is or the session ends.
-func (h *pressure) retry() {
-	tick := time.NewTicker(retryTime)
-	defer tick.Stop()
-	for {
-		select {
-		case <-h.wake:
-		case <-tick.C:
-		case <-h.session.ctx.Done():
-			return
-		}
-		if !h.session.conn.Alarms().Any() && h.drain() {
-			return
-		}
-	}
-}
-
-// drain publishes what is held, and reports whether nothing is any more.
-func (h *pressure) drain() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	defer h.p.reset()
-	for len(h.list) > 0 {
-		one := h.list[0]
-		if err := h.p.read(one.body); err != nil { // it was read before
-			h.session.stream.Close()
-			return true
-		}
-		pressed, err := h.try(one.f)
-		if pressed {
-			return false
-		}
-		if err != nil {
-			h.session.stream.Close()
-		}
-		h.drop()
-	}
-	h.waiting = false
-	return true
-}
-
-// drop forgets the first of what is held. The caller holds h.mu.
-func (h *pressure) drop() {
-	h.bytes -= len(h.list[0].body)
-	h.list[0] = held{}
-	if h.list = h.list[1:]; len(h.list) == 0 {
-		h.list = nil
-	}
-}
-
-// end refuses what is held: the client leaves.
-func (h *pressure) end() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	defer h.p.reset()
-	for len(h.list) > 0 {
-		if h.p.read(h.list[0].body) == nil {
-			h.list[0].f.refuse(h.p.number, errGone())
-		}
-		h.drop()
-	}
 }

@@ -26,6 +26,14 @@ const (
 	kindUnpool
 	kindDescribed
 	kindLeft
+	kindPin
+	kindTake
+	kindRefuse
+	kindUnpin
+	kindUnpinNumber
+	kindLiveTaken
+	kindLetMember
+	kindLetCursor
 )
 
 const (
@@ -41,6 +49,10 @@ const (
 	kindEnd
 	kindDescribe
 	kindDeclined
+	kindClaimed
+	kindLive
+	kindPinned
+	kindTaken
 )
 
 const (

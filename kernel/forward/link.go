@@ -35,12 +35,14 @@ type link struct {
 	closer   sync.Once
 	alarms   atomic.Pointer[broker.Alarms]
 	watch    atomic.Pointer[func()]
+	id       kernel.ConnectionID // known once the link is open; 0 = of an earlier version
 
 	// the reader's
 	frames   frames
 	batch    deliveries
 	finished []finished
-	live     bool // it was opened
+	isOpen   bool // it was opened
+	pinned   []uint16
 
 	// guarded by out.mu
 	refusal    error // why nothing is published any more, nil = it is
@@ -50,7 +52,9 @@ type link struct {
 	calls      map[uint64]*call
 	publishers map[uint64]*publisher
 	members    map[uint64]*member
-	underway   int // bytes of publishes without outcome
+	underway   int       // bytes of publishes without outcome
+	attached   *attached // nil = there is no session
+	live       live
 }
 
 var _ edge.Link = (*link)(nil)
@@ -62,6 +66,7 @@ func newLink(s Stream, channels kernel.ChannelLister, tell func(error)) *link {
 		calls: make(map[uint64]*call), publishers: make(map[uint64]*publisher), members: make(map[uint64]*member),
 	}
 	l.changed = sync.NewCond(&l.out.mu)
+	l.live.feeds, l.live.wake = make(map[uint64]*feed), make(chan struct{}, 1)
 	l.out.init(nil)
 	l.alarms.Store(&broker.Alarms{})
 	return l
@@ -114,12 +119,22 @@ func (l *link) run() {
 	for _, p := range publishers {
 		p.lose()
 	}
-	if !l.live {
+	l.empty()
+	if !l.isOpen {
 		l.opened <- err
 	} else if tell != nil {
 		tell(errBroken())
 	}
 	close(l.done)
+}
+
+// empty lets go of all that the link has led to.
+func (l *link) empty() {
+	l.out.mu.Lock()
+	defer l.out.mu.Unlock()
+	clear(l.members)
+	clear(l.live.feeds)
+	l.attached = nil
 }
 
 // receive returns why a link was not opened, if it was not.
@@ -166,10 +181,16 @@ func (l *link) Close() {
 // handle handles a frame. An error ends the link.
 func (l *link) handle(k kind, body []byte) error {
 	r := read(body)
-	if !l.live {
+	if !l.isOpen {
 		return l.welcome(k, r)
 	}
 	switch k {
+	case kindLive:
+		return l.onLive(body)
+	case kindPinned, kindTaken:
+		return l.onPinned(k, r)
+	case kindClaimed:
+		return l.onClaimed(r)
 	case kindOutcomes:
 		return l.onOutcomes(r)
 	case kindDeliver:
@@ -188,6 +209,9 @@ func (l *link) handle(k kind, body []byte) error {
 			return err
 		}
 		l.alarms.Store(a)
+		l.out.mu.Lock()
+		l.changed.Broadcast()
+		l.out.mu.Unlock()
 		if fn := l.watch.Load(); fn != nil {
 			(*fn)()
 		}
@@ -215,11 +239,14 @@ func (l *link) welcome(k kind, r *reader) error {
 	switch k {
 	case kindOpened:
 		a := r.alarms()
+		if len(r.B) > 0 {
+			l.id = kernel.ConnectionID(r.Uint())
+		}
 		if err := r.done(k); err != nil {
 			return err
 		}
 		l.alarms.Store(a)
-		l.live = true
+		l.isOpen = true
 		l.opened <- nil
 		return nil
 	case kindRefused:
@@ -264,6 +291,9 @@ func (l *link) describe(r *reader) error {
 	l.out.mu.Unlock()
 	return r.done(kindDescribe)
 }
+
+// ID implements edge.Link.
+func (l *link) ID() kernel.ConnectionID { return l.id }
 
 // Alarms implements edge.Link: as of what the node has told last.
 func (l *link) Alarms() *broker.Alarms { return l.alarms.Load() }

@@ -24,11 +24,7 @@ func (l *link) NewPool(limit int) edge.Pool {
 	defer l.out.mu.Unlock()
 	p := &pool{l, l.nextID()}
 	l.number(kindPool, p.id, int64(limit))
-	runtime.AddCleanup(p, func(id uint64) {
-		l.out.mu.Lock()
-		defer l.out.mu.Unlock()
-		l.number(kindUnpool, id)
-	}, p.id)
+	letLater(p, l, kindUnpool, p.id)
 	return p
 }
 
@@ -59,6 +55,7 @@ type member struct {
 	auto     bool
 	to       kernel.Consumer // nil = none
 	large    kernel.Admitter // nil = it is not asked
+	of       *attached       // whose it is; nil = it has joined by itself
 
 	calls sync.Mutex // held while the consumer is called
 
@@ -69,6 +66,7 @@ type member struct {
 	handing bool // a goroutine hands out what waits
 	over    bool // nothing is handed out any more
 	left    bool // it is not told of its end
+	pins    int  // outcomes that are to come
 }
 
 // Join implements edge.Link.

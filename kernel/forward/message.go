@@ -15,6 +15,10 @@ type publish struct {
 	number        uint64 // of the publisher's publishes
 	mandatory     bool
 	retain        bool
+	named         bool   // it is to the topic named by key, not to an exchange
+	once          bool   // under a number of the session's
+	known         bool   // the client's node knows of an alarm: it does not wait
+	use           uint16 // the number
 	exchange, key string
 	record        kernel.Record
 	keys          []string
@@ -29,8 +33,12 @@ func appendPublish(b []byte, p *publish, r *kernel.Record, opt *kernel.PublishOp
 	same := r.Key != nil && string(r.Key) == p.key
 	identified := opt.ID != kernel.DedupID{}
 	b = codec.AppendUint(codec.AppendUint(b, p.publisher), p.number)
-	b = codec.AppendFlags(b, opt.Mandatory, p.retain, same, r.Value == nil, opt.Fields != nil, identified, len(opt.Keys) > 0)
+	b = codec.AppendFlags(b, opt.Mandatory, p.retain, same, r.Value == nil, opt.Fields != nil, identified, len(opt.Keys) > 0, p.named)
 	b = codec.AppendString(codec.AppendString(b, p.exchange), p.key)
+	if p.named {
+		b = codec.AppendFlags(b, p.once, p.known)
+		b = codec.AppendUint(b, uint64(p.use))
+	}
 	if b = codec.AppendInt(b, r.Timestamp); !same {
 		b = appendBytes(b, r.Key)
 	}
@@ -63,8 +71,12 @@ func (p *publish) read(body []byte) error {
 	r := read(body)
 	same, null, identified, more := false, false, false, false
 	p.publisher, p.number = r.Uint(), r.Uint()
-	r.Flags(&p.mandatory, &p.retain, &same, &null, &p.typed, &identified, &more)
+	r.Flags(&p.mandatory, &p.retain, &same, &null, &p.typed, &identified, &more, &p.named)
 	p.exchange, p.key = r.alias(), r.alias()
+	if p.once, p.known, p.use = false, false, 0; p.named {
+		r.Flags(&p.once, &p.known)
+		p.use = r.number()
+	}
 	if p.record.Timestamp = r.Int(); same {
 		p.record.Key = unsafe.Slice(unsafe.StringData(p.key), len(p.key))
 	} else {

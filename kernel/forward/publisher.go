@@ -41,6 +41,14 @@ type finished struct {
 	declined bool // the broker did not take it
 }
 
+// outcome is what is told of it.
+func (f *finished) outcome() kernel.Result {
+	if f.err == errUnmatched {
+		return kernel.Result{Offset: -1}
+	}
+	return kernel.Result{Offset: -1, Err: f.err}
+}
+
 // publisher implements edge.Publisher. What it keeps of a publish is its token.
 type publisher struct {
 	link *link
@@ -48,6 +56,8 @@ type publisher struct {
 
 	// of who publishes
 	carried publish
+	ident   kernel.DedupID // of the publish within Identified
+	user    *attached      // whose number the publish uses; nil = it uses none
 	head    []byte
 	scratch []kernel.Field
 	routed  chan routed // capacity 1: the answer to a mandatory publish
@@ -103,7 +113,13 @@ func (p *publisher) publish(retain bool, exchange, key string, r *kernel.Record,
 		return 0, kernel.Errorf(kernel.CodeTooLarge, "", "", "a message of %d bytes is too large", size)
 	}
 	o.mu.Lock()
-	if err := l.admit(size + publishCost); err != nil {
+	if err := l.admit(size+publishCost, p.carried.named); err != nil {
+		o.mu.Unlock()
+		return 0, err
+	}
+	if err := p.user.held(); err != nil {
+		l.underway -= size + publishCost
+		l.changed.Broadcast()
 		o.mu.Unlock()
 		return 0, err
 	}
@@ -123,9 +139,13 @@ func (p *publisher) publish(retain bool, exchange, key string, r *kernel.Record,
 	return res.matched, res.err
 }
 
-// admit waits until so many bytes may be under way. The caller holds out.mu.
-func (l *link) admit(size int) error {
+// admit waits until so many bytes may be under way; hasty does not, if the reason is an
+// alarm. The caller holds out.mu.
+func (l *link) admit(size int, hasty bool) error {
 	for l.refusal == nil && l.underway > 0 && l.underway+size > window {
+		if hasty && l.alarms.Load().Any() {
+			return errPressed
+		}
 		l.changed.Wait()
 	}
 	if l.refusal != nil {
@@ -252,7 +272,12 @@ func (p *publisher) tell(f *finished) {
 			return
 		}
 	}
-	p.to.Completed(f.token, kernel.Result{Offset: -1, Err: f.err})
+	if f.err == errUnmatched {
+		if m, ok := p.to.(edge.Matcher); ok {
+			m.Unmatched(f.token)
+		}
+	}
+	p.to.Completed(f.token, f.outcome())
 }
 
 // onRouted handles the answer to a mandatory publish.

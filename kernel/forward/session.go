@@ -9,6 +9,7 @@ import (
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/kernel/broker"
+	"github.com/trivium-mq/trivium/metasvc/codec"
 )
 
 const (
@@ -53,6 +54,9 @@ type session struct {
 	asking     chan struct{} // closed when the channels are here; nil = nobody asks
 	silent     bool          // the client did not answer in time
 	channels   []kernel.ChannelStatus
+	holding    *holding // nil = no session is attached
+	attaching  bool     // one is being
+	flow       flow     // of live messages
 }
 
 func newSession(s Stream) *session {
@@ -121,7 +125,7 @@ func (c *session) open(b *broker.Broker, k kind, r *reader) error {
 		return fmt.Errorf("%w: of kind %d before open", errMalformed, k)
 	}
 	id := r.identity()
-	info, listed := r.info()
+	info, listed, numbered := r.info()
 	if err := r.done(k); err != nil {
 		return err
 	}
@@ -146,6 +150,9 @@ func (c *session) open(b *broker.Broker, k kind, r *reader) error {
 	c.opened = true
 	start := c.out.begin(kindOpened)
 	c.out.buf = appendAlarms(c.out.buf, conn.Alarms())
+	if numbered {
+		c.out.buf = codec.AppendUint(c.out.buf, uint64(conn.ID()))
+	}
 	c.out.end(start)
 	if c.reason != nil {
 		c.announce()
@@ -223,6 +230,28 @@ func (c *session) handle(k kind, body []byte) error {
 		return c.feeders(id, k == kindPublisher)
 	case kindPool, kindPoolLimit, kindPoolAdd, kindPoolPut, kindUnpool:
 		return c.pool(k, r)
+	case kindPin, kindTake, kindRefuse, kindUnpin:
+		return c.pin(k, r)
+	case kindUnpinNumber:
+		id := r.pinID()
+		if err := r.done(k); err != nil {
+			return err
+		}
+		h := c.held()
+		if h == nil {
+			return errNoSession
+		}
+		h.s.Unpin(id)
+		return nil
+	case kindLiveTaken:
+		return c.taken(r)
+	case kindLetMember, kindLetCursor:
+		id := r.Uint()
+		if err := r.done(k); err != nil {
+			return err
+		}
+		c.let(k, id)
+		return nil
 	case kindDescribed:
 		list := r.channels()
 		if err := r.done(k); err != nil {

@@ -15,12 +15,13 @@ const (
 )
 
 // stub is the consumer at the broker that stands for one at another node. It implements
-// kernel.Admitter.
+// kernel.Admitter and kernel.Pinner.
 type stub struct {
 	session *session
 	id      uint64
 	m       *broker.Member
 	pull    bool
+	holding *holding // whose member it is; nil = it has joined by itself
 
 	// guarded by session.out.mu
 	credit    int // given to the broker, and not used

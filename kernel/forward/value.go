@@ -57,6 +57,16 @@ func appendBytes(b, p []byte) []byte {
 	return append(codec.AppendUint(b, uint64(len(p))+1), p...)
 }
 
+// number reads a number that clients give, of 16 bits.
+func (r *reader) number() uint16 {
+	n := r.Uint()
+	if n > math.MaxUint16 {
+		r.Bytes(-1)
+		return 0
+	}
+	return uint16(n)
+}
+
 // int reads a number that fits an int32.
 func (r *reader) int() int {
 	n := r.Int()
@@ -73,6 +83,7 @@ const (
 	errKernel
 	errCanceled
 	errDeadline
+	errNoTarget // errUnmatched
 )
 
 // appendError appends an error. What is no kernel.Error, or has one within, becomes one
@@ -84,6 +95,8 @@ func appendError(b []byte, err error) []byte {
 	e, exact := err.(*kernel.Error)
 	switch {
 	case exact:
+	case err == errUnmatched:
+		return append(b, errNoTarget)
 	case errors.Is(err, context.Canceled):
 		return append(b, errCanceled)
 	case errors.Is(err, context.DeadlineExceeded):
@@ -105,6 +118,8 @@ func (r *reader) error() error {
 		return context.Canceled
 	case errDeadline:
 		return context.DeadlineExceeded
+	case errNoTarget:
+		return errUnmatched
 	case errKernel:
 		return &kernel.Error{Code: kernel.Code(r.Byte()), Object: r.String(), Name: r.String(), Detail: r.String()}
 	default:
@@ -153,18 +168,19 @@ func appendInfo(b []byte, i *kernel.ConnectionInfo) []byte {
 		b = codec.AppendString(b, s)
 	}
 	b = appendAddr(appendAddr(b, i.Remote), i.Local)
-	b = codec.AppendFlags(b, i.Secure, i.Channels != nil)
+	b = codec.AppendFlags(b, i.Secure, i.Channels != nil, true)
 	return codec.AppendInt(codec.AppendArguments(b, i.Properties), int64(i.Heartbeat))
 }
 
-// info reads what appendInfo has written. listed says that there are channels to list.
-func (r *reader) info() (i kernel.ConnectionInfo, listed bool) {
+// info reads what appendInfo has written. listed says that there are channels to list,
+// and numbered that the connection's number is wanted; earlier versions do not know it.
+func (r *reader) info() (i kernel.ConnectionInfo, listed, numbered bool) {
 	i.Protocol = kernel.Protocol(r.String())
 	i.Name, i.ClientID, i.Version, i.Mechanism, i.Token = r.String(), r.String(), r.String(), r.String(), r.String()
 	i.Remote, i.Local = r.addr(), r.addr()
-	r.Flags(&i.Secure, &listed)
+	r.Flags(&i.Secure, &listed, &numbered)
 	i.Properties, i.Heartbeat = r.Arguments(), time.Duration(r.Int())
-	return i, listed
+	return i, listed, numbered
 }
 
 func alarmsOf(a *broker.Alarms) []*broker.Alarm {
