@@ -28,7 +28,8 @@ type Alarms struct {
 	Memory Alarm
 	// Replicas: so many nodes are low on disk that soon no majority could write.
 	Replicas Alarm
-	// Leader: no node serves, as far as this one knows.
+	// Leader: no node serves, as far as this one knows, or the one that does has just
+	// begun, see Broker.Gather.
 	Leader Alarm
 }
 
@@ -55,6 +56,9 @@ type alarms struct {
 	log zerolog.Logger
 	// changed wakes who tells the connections; capacity 1.
 	changed chan struct{}
+
+	// gathered is closed when Broker.Gather ends; nil = none is under way.
+	gathered atomic.Pointer[chan struct{}]
 
 	mu     sync.Mutex // one change at a time
 	now    atomic.Pointer[Alarms]
@@ -114,7 +118,7 @@ func (a *alarms) memory(on bool, used, limit int64) {
 // end forgets what concerns only a node that serves: what another one finds, or this one
 // when it serves again, may be different.
 func (a *alarms) end() {
-	a.change(func(now *Alarms) { now.Memory, now.Replicas = Alarm{}, Alarm{} })
+	a.change(func(now *Alarms) { now.Memory, now.Replicas, now.Leader = Alarm{}, Alarm{}, Alarm{} })
 }
 
 // replicas raises or ends the alarm about the disks of nodes: low of them, of those
@@ -148,6 +152,8 @@ func (a *alarms) hold() error {
 		return errLowMemory
 	case now.Replicas.On:
 		return errLowReplicas
+	case now.Leader.On:
+		return errGathering
 	}
 	return nil
 }

@@ -33,11 +33,14 @@ func (b *Broker) bury(f *placement.Burial) {
 	}
 	t, ok := b.tenant(f.Address.Tenant)
 	for i := range f.Letters {
-		if !ok {
+		switch {
+		case !ok:
 			b.dead.drop(f, i)
-			continue
+		case b.alarms.gathers() && !f.Last: // whoever takes it may not be back
+			b.dead.keep(f, i)
+		default:
+			t.bury(f, i)
 		}
-		t.bury(f, i)
 	}
 }
 

@@ -36,6 +36,13 @@ func (n *Node) Leader() string {
 	return n.leader
 }
 
+// Leadership is Leader, and what Broker.Epoch says there. It may be news before Leader
+// says so and Changed tells.
+func (n *Node) Leadership() (leader string, epoch uint64) {
+	l := n.durable.Raft().Leadership()
+	return l.LeaderID, l.Term
+}
+
 // Served returns nil when another node leads, and so serves or is about to; else why
 // clients of this one cannot be served by others.
 func (n *Node) Served() error {

@@ -63,6 +63,9 @@ func (p *Publisher) ToExchange(exchange, key string, r *kernel.Record, opt kerne
 
 func (p *Publisher) toExchange(exchange, key string, r *kernel.Record, opt *kernel.PublishOptions, token uint64) (matched int, err error) {
 	t := p.conn.tenant
+	if t.b.alarms.gathers() {
+		return 0, errGathering
+	}
 	table := t.table.Load()
 	to := p.byKey(table, exchange, key)
 	if to.err != nil {
@@ -104,6 +107,9 @@ func (p *Publisher) Identified(id kernel.DedupID, publish func() (int, error)) (
 // the topic of that name, unless a subscription made it, the right to write to
 // it; else that is left out.
 func (p *Publisher) ToTopic(name string, r *kernel.Record, token uint64) (matched int, err error) {
+	if p.conn.b.alarms.gathers() {
+		return 0, errGathering
+	}
 	table := p.conn.tenant.table.Load()
 	to := p.byName(table, name)
 	if to.err != nil {
