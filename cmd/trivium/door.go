@@ -20,7 +20,8 @@ import (
 // whose clients keep their connections when another node takes over.
 type door struct {
 	*edge.Edge
-	old atomic.Bool // the node that serves takes no links: it is of an earlier version
+	old   atomic.Bool   // the node that serves takes no links: it is of an earlier version
+	epoch atomic.Uint64 // of the leadership whose host it is told of, 0 = none
 }
 
 // far reports whether clients are to be carried to the node that serves, as bytes.
@@ -37,7 +38,7 @@ func (n *node) openDoor() {
 		OutTotal: int(n.memory.AMQPOut), InTotal: int(n.memory.AMQPIn), BlockedBuffer: int(c.AMQP.BlockedBuffer),
 	})
 	n.links = forward.NewServer(n.serving, n.log)
-	n.replicas.OnClients(n.links)
+	n.replicas.OnClients(forward.Greeter{Server: n.links, Back: n.door.here})
 	n.lasting = map[string]*queue{"": newQueue(n.address("amqp"))}
 	for _, f := range n.fronts {
 		if f.Protocol == "amqp" {
@@ -66,18 +67,19 @@ func (n *node) serveLasting() {
 	}
 }
 
-// place is who serves: this node, or another one.
+// place is who serves: this node, or another one, in which leadership.
 type place struct {
 	service *service
 	leader  string
+	epoch   uint64
 }
 
 func (n *node) place() place {
 	if s := n.edge.get(); s != nil {
-		return place{service: s}
+		return place{service: s, epoch: s.broker.Epoch()}
 	}
-	if leader := n.replicas.Leader(); leader != n.replicas.ID() {
-		return place{leader: leader}
+	if leader, epoch := n.replicas.Leadership(); leader != n.replicas.ID() {
+		return place{leader: leader, epoch: epoch}
 	}
 	return place{}
 }
@@ -94,6 +96,7 @@ func (n *node) watchDoor() {
 			reaching.Wait()
 			at = now
 			n.door.Set(nil)
+			n.door.epoch.Store(at.epoch)
 			ctx, gone = context.WithCancel(n.ctx)
 			switch {
 			case at.service != nil:

@@ -48,6 +48,7 @@ func (n *node) leadOnce(first chan<- error) error {
 	if err != nil {
 		return err
 	}
+	n.gather(b)
 	s, err := n.newService(b)
 	if err != nil {
 		return errors.Join(err, b.Close(n.ctx))
