@@ -75,6 +75,19 @@ type Admitter interface {
 	Admit(records, bytes int) bool
 }
 
+// Holder is a Consumer that outlasts the broker that feeds it: it is fed by another one
+// then, and keeps what it was handed out before.
+type Holder interface {
+	Consumer
+	// Holding returns what it was handed out and has not settled, but for what is
+	// pinned, or was asked to be. Nothing is handed out meanwhile; what it settles from
+	// here on is settled at the other broker.
+	Holding() []Place
+	// Lost says which of that somebody else has got, who settles it: what is not sent
+	// yet is not to be sent. Pins that were asked for are not there then.
+	Lost(places []Place)
+}
+
 // LiveMessage is one publish on its way to session-less subscribers. It exists
 // on the publisher's goroutine only, for the duration of the Live calls.
 type LiveMessage struct {

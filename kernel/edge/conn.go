@@ -29,6 +29,7 @@ type Conn struct {
 	once   sync.Once              // of ended
 	now    atomic.Pointer[link]   // nil while there is none
 	alarm  atomic.Pointer[func()] // see WatchAlarms
+	number atomic.Uint64          // of the link's connection at its host
 	stop   context.Context        // ends with end, or when Close begins
 	cancel context.CancelFunc
 
@@ -39,6 +40,7 @@ type Conn struct {
 	links      uint64 // that were made
 	publishers map[*publisher]struct{}
 	memory     memory
+	session    *session       // nil = none
 	work       sync.WaitGroup // linking it anew; Add under mu while open
 }
 
@@ -90,8 +92,12 @@ func (c *Conn) connect(h *served) (*link, error) {
 		return nil, err
 	}
 	l.Link = in
+	c.number.Store(uint64(in.ID())) // before anything comes through it, and after all of the one before
 	return l, nil
 }
+
+// ID is broker.Conn.ID: of the present link, or the one that is being made.
+func (c *Conn) ID() kernel.ConnectionID { return kernel.ConnectionID(c.number.Load()) }
 
 // end is what a link's host calls, and whoever knows that another one serves.
 func (l *link) end(reason error) {
@@ -220,6 +226,7 @@ func (c *Conn) leave(l *link) {
 		}
 		cancel()
 	}
+	c.suspend(l)
 	l.Close()
 	for _, m := range list(c, c.members) {
 		m.detach()
@@ -271,7 +278,7 @@ func (c *Conn) restore(l *link) error {
 			return err
 		}
 	}
-	return nil
+	return c.resume(ctx, l)
 }
 
 // Close is broker.Conn.Close.

@@ -21,6 +21,7 @@ type Host interface {
 	// what is under way has completed with CodeUnknown then, and there is nothing to
 	// settle.
 	Connect(id kernel.Identity, info kernel.ConnectionInfo, end func(reason error)) (Link, error)
+	Scrams
 }
 
 // Link is a client connection at a host (broker.Conn).
@@ -28,6 +29,8 @@ type Link interface {
 	// Close is broker.Conn.Close. When it returns no callback is running or will come,
 	// but Completed, which may until every publish has its outcome.
 	Close()
+	Sessions
+	ID() kernel.ConnectionID
 	HasTag(tag string) bool // of the user
 	Alarms() *broker.Alarms
 	WatchAlarms(fn func())
@@ -90,6 +93,7 @@ type Decliner interface {
 type Publisher interface {
 	ToExchange(exchange, key string, r *kernel.Record, opt kernel.PublishOptions, token uint64) (matched int, err error)
 	RetainAt(exchange, key string, r *kernel.Record, opt kernel.PublishOptions, token uint64) (matched int, err error)
+	SessionPublisher
 	Settle(ctx context.Context) error
 	Close()
 }

@@ -37,7 +37,9 @@ func (l localLink) Join(ctx context.Context, addr kernel.GroupAddress, opt kerne
 
 func (l localLink) NewPool(limit int) Pool { return kernel.NewPool(limit) }
 
-func (l localLink) Publisher(done kernel.Completion) Publisher { return l.Conn.Publisher(done) }
+func (l localLink) Publisher(done kernel.Completion) Publisher {
+	return localPublisher{l.Conn.Publisher(done)}
+}
 
 type localMember struct{ *broker.Member }
 

@@ -18,6 +18,7 @@ type publisher struct {
 	mu    sync.Mutex // a link that is left settles while the owner publishes
 	on    *link      // what inner belongs to
 	inner Publisher
+	ident kernel.DedupID // of the publish within Identified; the owner's
 }
 
 // Publisher is broker.Conn.Publisher.

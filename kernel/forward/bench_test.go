@@ -25,7 +25,7 @@ func roads(b *testing.B, run func(b *testing.B, publisher func(kernel.Completion
 	}
 	b.Run("direct", func(b *testing.B) {
 		c := declare(open(b))
-		run(b, func(done kernel.Completion) edge.Publisher { return c.Publisher(done) }, func(to kernel.Consumer) settler {
+		run(b, func(done kernel.Completion) edge.Publisher { return plain{c.Publisher(done)} }, func(to kernel.Consumer) settler {
 			m, err := c.Join(soon(b), addr, kernel.MemberOptions{}, to)
 			if err != nil {
 				b.Fatal(err)
@@ -43,6 +43,17 @@ func roads(b *testing.B, run func(b *testing.B, publisher func(kernel.Completion
 		declare(br)
 		remote(b, across(b, first, second))
 	})
+}
+
+// plain is a publisher without sessions.
+type plain struct{ *broker.Publisher }
+
+func (plain) ToTopicOnce(edge.Session, uint16, string, *kernel.Record, uint64) (int, error) {
+	panic("not called")
+}
+
+func (plain) RetainOnce(edge.Session, uint16, string, *kernel.Record, uint64) (int, error) {
+	panic("not called")
 }
 
 // settler is what a benchmark needs of a member.

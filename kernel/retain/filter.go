@@ -96,3 +96,6 @@ func rank(c byte) int {
 	}
 	return int(c)
 }
+
+// Before reports whether a name comes before another one in the order of Page.
+func Before(a, b string) bool { return compare(a, b) < 0 }

@@ -98,6 +98,7 @@ func (n *fakeNode) Connect(_ kernel.Identity, _ kernel.ConnectionInfo, end func(
 }
 
 type fakeLink struct {
+	link    // nil: of what is not here
 	n       *fakeNode
 	members []*fakeMember
 }
@@ -246,8 +247,9 @@ func (l *fakeLink) Join(_ context.Context, addr kernel.GroupAddress, opt kernel.
 func (l *fakeLink) Publisher(done kernel.Completion) publisher { return &fakePublisher{l.n, done} }
 
 type fakePublisher struct {
-	n    *fakeNode
-	done kernel.Completion
+	publisher // nil: of what is not here
+	n         *fakeNode
+	done      kernel.Completion
 }
 
 func (p *fakePublisher) Close() {}

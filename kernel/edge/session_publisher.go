@@ -1,0 +1,73 @@
+package edge
+
+import "github.com/trivium-mq/trivium/kernel"
+
+// ToTopic is broker.Publisher.ToTopic.
+func (p *publisher) ToTopic(name string, r *kernel.Record, token uint64) (matched int, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	in := p.bind()
+	if in == nil {
+		return 0, errUnlinked
+	}
+	if p.ident == (kernel.DedupID{}) {
+		matched, err = in.ToTopic(name, r, token)
+	} else {
+		matched, err = in.Identified(p.ident, func() (int, error) { return in.ToTopic(name, r, token) })
+	}
+	return matched, p.judge(err)
+}
+
+// Retain is broker.Publisher.Retain.
+func (p *publisher) Retain(name string, r *kernel.Record, token uint64) (matched int, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	in := p.bind()
+	if in == nil {
+		return 0, errUnlinked
+	}
+	if p.ident == (kernel.DedupID{}) {
+		matched, err = in.Retain(name, r, token)
+	} else {
+		matched, err = in.Identified(p.ident, func() (int, error) { return in.Retain(name, r, token) })
+	}
+	return matched, p.judge(err)
+}
+
+// ToTopicOnce is broker.Publisher.ToTopicOnce; s is of the same connection.
+func (p *publisher) ToTopicOnce(s Session, number uint16, name string, r *kernel.Record, token uint64) (int, error) {
+	return p.once(s, func(in SessionPublisher, at Session) (int, error) { return in.ToTopicOnce(at, number, name, r, token) })
+}
+
+// RetainOnce is broker.Publisher.RetainOnce; s is of the same connection.
+func (p *publisher) RetainOnce(s Session, number uint16, name string, r *kernel.Record, token uint64) (int, error) {
+	return p.once(s, func(in SessionPublisher, at Session) (int, error) { return in.RetainOnce(at, number, name, r, token) })
+}
+
+// once publishes under a number of a session.
+func (p *publisher) once(s Session, publish func(SessionPublisher, Session) (int, error)) (matched int, err error) {
+	own := s.(*session)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	in := p.bind()
+	if in == nil {
+		return 0, errUnlinked
+	}
+	at := own.at(p.on)
+	if at == nil {
+		return 0, own.fenced()
+	}
+	if p.ident == (kernel.DedupID{}) {
+		matched, err = publish(in, at)
+	} else {
+		matched, err = in.Identified(p.ident, func() (int, error) { return publish(in, at) })
+	}
+	return matched, p.judge(err)
+}
+
+// Identified is broker.Publisher.Identified.
+func (p *publisher) Identified(id kernel.DedupID, publish func() (int, error)) (int, error) {
+	p.ident = id
+	defer func() { p.ident = kernel.DedupID{} }()
+	return publish()
+}
