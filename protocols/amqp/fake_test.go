@@ -244,7 +244,7 @@ func (l *fakeLink) Join(_ context.Context, addr kernel.GroupAddress, opt kernel.
 	return m, nil
 }
 
-func (l *fakeLink) Publisher(done kernel.Completion) publisher { return &fakePublisher{l.n, done} }
+func (l *fakeLink) Publisher(done kernel.Completion) publisher { return &fakePublisher{n: l.n, done: done} }
 
 type fakePublisher struct {
 	publisher // nil: of what is not here
