@@ -15,7 +15,8 @@ type cursor struct {
 	of     *attached
 	id     uint64
 	filter string
-	begun  bool
+	asked  bool // the other end may have something of it
+	begun  bool // and has
 	over   bool
 }
 
@@ -31,27 +32,21 @@ func (a *attached) Retained(_ context.Context, filter string) (edge.Cursor, erro
 	return &cursor{of: a, id: l.nextID(), filter: filter}, nil
 }
 
-// start notes that the other end may have something of the cursor.
-func (c *cursor) start() {
-	c.begun = true
-	letLater(c, c.of.link, kindLetCursor, c.id)
-}
-
 // Next implements edge.Cursor. A page holds 4,096 messages, or 1 MiB and one more.
 func (c *cursor) Next(max, bytes int, admit func(bytes int) bool) ([]kernel.Retained, bool, error) {
 	if c.over {
 		return nil, false, nil
 	}
-	first := !c.begun
-	if first {
-		c.start()
+	if !c.asked {
+		c.asked = true
+		letLater(c, c.of.link, kindLetCursor, c.id)
 	}
 	for allowed := 0; ; {
-		p, err := c.page(first, max, bytes, allowed)
+		p, err := c.page(max, bytes, allowed)
 		if err != nil {
 			return nil, true, err
 		}
-		first = false
+		c.begun = true
 		if len(p.list) > 0 || p.wanted == 0 || p.err != nil {
 			c.over = !p.more && p.err == nil
 			return p.list, p.more, p.err
@@ -71,11 +66,11 @@ type page struct {
 	err    error
 }
 
-func (c *cursor) page(first bool, most, bytes, allowed int) (p page, err error) {
+func (c *cursor) page(most, bytes, allowed int) (p page, err error) {
 	const limit = 1 << 30 // fits what numbers are carried as
 	most, bytes = max(min(most, limit), 1), max(min(bytes, limit), 0)
 	err = c.of.call(context.Background(), methodNext, func(b []byte) []byte {
-		if b = codec.AppendFlags(codec.AppendUint(b, c.id), first); first {
+		if b = codec.AppendFlags(codec.AppendUint(b, c.id), !c.begun); !c.begun {
 			b = codec.AppendString(b, c.filter)
 		}
 		return codec.AppendInt(codec.AppendInt(codec.AppendInt(b, int64(most)), int64(bytes)), int64(allowed))

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -375,4 +376,13 @@ func wantCode(t testing.TB, err error, code kernel.Code) {
 	if err == nil || kernel.CodeOf(err) != code {
 		t.Errorf("got error %v, want code %d", err, code)
 	}
+}
+
+// collect is eventually for what the collector of garbage brings about.
+func collect(t testing.TB, what string, cond func() bool) {
+	t.Helper()
+	eventually(t, what, func() bool {
+		runtime.GC()
+		return cond()
+	})
 }

@@ -87,6 +87,14 @@ func (c *session) letGo() *holding {
 	return h
 }
 
+// suspend leaves the session of a stream that has broken as it is, for the client to
+// come back through another one. If its node has gone nobody does.
+func (c *session) suspend() {
+	if h := c.letGo(); h != nil && c.relinks {
+		h.s.Suspend()
+	}
+}
+
 // sessionCall returns what concerns the session, nil if there is no such method or no
 // session. waits says that it may take its time.
 func (c *session) sessionCall(call uint64, m method, r *reader) (do answer, waits bool) {
@@ -233,6 +241,10 @@ func (n *numbering) Flush() {}
 type pages struct {
 	r    *broker.Retained // nil = not begun
 	busy bool             // guarded by out.mu: it is for one call at a time
+
+	left []kernel.Retained // read and not sent: they may be larger than they are stored
+	more bool              // others follow
+	err  error             // in their place
 }
 
 const (
@@ -291,21 +303,20 @@ func (h *holding) turn(id uint64, p *pages, filter string, most, bytes int, allo
 		}
 	}
 	wanted := 0
-	list, more, err := p.r.Next(most, bytes, func(n int) bool {
-		if ok := int64(n) <= allowed; ok {
-			allowed = 0
-			return true
-		}
-		wanted = n
-		return false
-	})
+	if len(p.left) == 0 {
+		p.left, p.more, p.err = p.r.Next(most, bytes, func(n int) bool {
+			if ok := int64(n) <= allowed; ok {
+				allowed = 0
+				return true
+			}
+			wanted = n
+			return false
+		})
+	}
+	list, more, err := p.cut()
 	done = !more && err == nil
 	return func(b []byte) []byte {
-		size := 64
-		for i := range list {
-			size += retainedSize(&list[i])
-		}
-		b = codec.AppendFlags(slices.Grow(b, size), more)
+		b = codec.AppendFlags(slices.Grow(b, retainedSize(list)), more)
 		b = appendError(codec.AppendUint(b, uint64(wanted)), err)
 		b = codec.AppendUint(b, uint64(len(list)))
 		for i := range list {
@@ -313,6 +324,20 @@ func (h *holding) turn(id uint64, p *pages, filter string, most, bytes int, allo
 		}
 		return b
 	}, nil
+}
+
+// cut returns what is sent at a time of what was read.
+func (p *pages) cut() (list []kernel.Retained, more bool, err error) {
+	n := 0
+	for size := 0; n < len(p.left) && size < pageBytes; n++ {
+		size += recordSize(&p.left[n].Record)
+	}
+	list, p.left = p.left[:n], p.left[n:]
+	if len(p.left) > 0 {
+		return list, true, nil
+	}
+	p.left = nil
+	return list, p.more, p.err
 }
 
 // let handles the end of what a client has let go of: a member, or a cursor.

@@ -60,8 +60,13 @@ func appendRetained(b []byte, m *kernel.Retained) []byte {
 	return appendRecord(codec.AppendUint(codec.AppendString(b, m.Name), m.Version), &m.Record)
 }
 
-func retainedSize(m *kernel.Retained) int {
-	return 2*binary.MaxVarintLen64 + len(m.Name) + recordSize(&m.Record)
+// retainedSize is about how many bytes they take, with what is sent beside them.
+func retainedSize(list []kernel.Retained) int {
+	n := keepPart
+	for i := range list {
+		n += 2*binary.MaxVarintLen64 + len(list[i].Name) + recordSize(&list[i].Record)
+	}
+	return n
 }
 
 // retained reads a message that aliases the body.

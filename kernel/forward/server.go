@@ -28,6 +28,7 @@ type Server struct {
 	closed bool
 	open   map[*session]struct{}
 	work   sync.WaitGroup
+	scrams scrams
 }
 
 var _ cluster.ClientServer = (*Server)(nil)
@@ -78,7 +79,7 @@ func (s *Server) ServeClient(from string, stream Stream) error {
 }
 
 // AnswerLogin implements cluster.ClientServer.
-func (s *Server) AnswerLogin(ctx context.Context, _ string, req []byte) ([]byte, error) {
+func (s *Server) AnswerLogin(ctx context.Context, from string, req []byte) ([]byte, error) {
 	r := read(req)
 	what, tenant, user, password, remote := r.Byte(), r.String(), r.String(), r.String(), r.addr()
 	if err := r.Done(); err != nil {
@@ -89,6 +90,7 @@ func (s *Server) AnswerLogin(ctx context.Context, _ string, req []byte) ([]byte,
 		return appendError(nil, errGone()), nil
 	}
 	var id kernel.Identity
+	var answer []byte
 	var err error
 	switch what {
 	case askAuthenticate:
@@ -98,11 +100,18 @@ func (s *Server) AnswerLogin(ctx context.Context, _ string, req []byte) ([]byte,
 	case askAnonymous:
 		id, err = b.Anonymous(tenant, remote)
 	case askTenant:
-		return codec.AppendFlags(appendError(nil, nil), b.HasTenant(tenant)), nil
+		answer = codec.AppendFlags(appendError(nil, nil), b.HasTenant(tenant))
+	case askScram:
+		answer, err = s.scrams.begin(ctx, b, from, user, tenant, []byte(password), remote)
+	case askScramEnd:
+		answer, err = s.scrams.end(ctx, from, user, []byte(password))
 	default:
 		return nil, fmt.Errorf("%w: a question of kind %d", errMalformed, what)
 	}
-	if answer := appendError(nil, err); err != nil {
+	switch {
+	case err != nil:
+		return appendError(nil, err), nil
+	case answer != nil:
 		return answer, nil
 	}
 	return appendIdentity(appendError(nil, nil), id), nil

@@ -39,8 +39,9 @@ type session struct {
 	pressure pressure
 
 	// the reader's
-	frames frames
-	pools  map[uint64]*kernel.Pool
+	frames  frames
+	pools   map[uint64]*kernel.Pool
+	relinks bool // the client may come back when the stream breaks
 
 	// guarded by out.mu
 	publishers map[uint64]*feeder
@@ -89,6 +90,7 @@ func (c *session) run(b *broker.Broker) error {
 		c.part()
 	} else {
 		c.out.kill()
+		c.suspend()
 	}
 	c.cancel()
 	if c.conn != nil {
@@ -132,6 +134,7 @@ func (c *session) open(b *broker.Broker, k kind, r *reader) error {
 	if listed {
 		info.Channels = c
 	}
+	c.relinks = info.Token != ""
 	err := errGone()
 	var conn *broker.Conn
 	if b != nil {
