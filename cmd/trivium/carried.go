@@ -60,15 +60,14 @@ func (n *node) welcome(c net.Conn, meta []byte, web *queue) error {
 		return errors.New("this node does not serve now")
 	}
 	protocol := string(name)
-	q := web
-	switch protocol {
-	case "http":
-	case "amqp":
-		q = n.lasting[""]
-	default:
-		if q = s.carried[protocol]; q == nil {
-			return fmt.Errorf("no listener for %q here", protocol)
-		}
+	q := s.carried[protocol]
+	if protocol == "http" {
+		q = web
+	} else if l := n.lasting[protocol]; l != nil {
+		q = l.older
+	}
+	if q == nil {
+		return fmt.Errorf("no listener for %q here", protocol)
 	}
 	if err := c.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
 		return err

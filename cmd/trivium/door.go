@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,37 +12,44 @@ import (
 	"github.com/trivium-mq/trivium/kernel/cluster"
 	"github.com/trivium-mq/trivium/kernel/edge"
 	"github.com/trivium-mq/trivium/kernel/forward"
-	"github.com/trivium-mq/trivium/protocols/amqp"
 )
 
 // door is the node's edge and who tells it which host serves. It is for the protocols
 // whose clients keep their connections when another node takes over.
 type door struct {
 	*edge.Edge
-	old   atomic.Bool   // the node that serves takes no links: it is of an earlier version
-	epoch atomic.Uint64 // of the leadership whose host it is told of, 0 = none
+	old   map[string]*atomic.Bool // by protocol: the node that serves takes no links of it, being of an earlier version
+	epoch atomic.Uint64           // of the leadership whose host it is told of, 0 = none
 }
 
-// far reports whether clients are to be carried to the node that serves, as bytes.
-func (d *door) far() bool { return d.old.Load() }
+// far reports whether clients of a protocol are to be carried to the node that serves, as
+// bytes.
+func (d *door) far(protocol string) bool { return d.old[protocol].Load() }
+
+// tell notes which protocols the node that serves takes no links of: clients that have
+// one are asked to connect again, and their bytes are carried then.
+func (d *door) tell(takes func(kernel.Protocol) bool) (any bool) {
+	for protocol, old := range d.old {
+		p := kernel.Protocol(protocol)
+		if now := !takes(p); old.Swap(now) != now && now {
+			d.EvictOf(p, errOld)
+		}
+		any = any || !old.Load()
+	}
+	return any
+}
+
+func all(kernel.Protocol) bool { return true }
 
 // openDoor makes the edge, and the servers that stand on it.
 func (n *node) openDoor() {
-	c := n.config
-	logger := n.log.With().Str("listener", "amqp").Logger()
-	n.door = &door{Edge: edge.New(edge.Config{Counters: n.replicas.Counters, Logger: logger})}
-	n.amqp = amqp.NewServer(amqp.Config{
-		Edge: n.door.Edge, Logger: logger, Version: Version, HandshakeTimeout: c.Connections.HandshakeTimeout,
-		Heartbeat: c.AMQP.Heartbeat.Round(time.Second), FrameMax: c.AMQP.FrameMax, ChannelMax: c.AMQP.ChannelMax,
-		OutTotal: int(n.memory.AMQPOut), InTotal: int(n.memory.AMQPIn), BlockedBuffer: int(c.AMQP.BlockedBuffer),
-	})
+	logger := n.log.With().Str("listener", "edge").Logger()
+	n.door = &door{Edge: edge.New(edge.Config{Counters: n.replicas.Counters, Logger: logger}), old: make(map[string]*atomic.Bool)}
 	n.links = forward.NewServer(n.serving, n.log)
 	n.replicas.OnClients(forward.Greeter{Server: n.links, Back: n.door.here})
-	n.lasting = map[string]*queue{"": newQueue(n.address("amqp"))}
-	for _, f := range n.fronts {
-		if f.Protocol == "amqp" {
-			n.lasting[f.Name] = newQueue(f.l.Addr())
-		}
+	n.openLasting()
+	for protocol := range n.lasting {
+		n.door.old[protocol] = new(atomic.Bool)
 	}
 }
 
@@ -53,18 +59,6 @@ func (n *node) serving() *broker.Broker {
 		return s.broker
 	}
 	return nil
-}
-
-// serveLasting has the servers take the connections of the node's listeners, and those
-// that nodes of earlier versions carry here, until the node stops.
-func (n *node) serveLasting() {
-	for name, q := range n.lasting {
-		n.wg.Go(func() {
-			if err := n.amqp.Serve(q); err != nil {
-				n.fail(fmt.Errorf("%s: %w", name, err))
-			}
-		})
-	}
 }
 
 // place is who serves: this node, or another one, in which leadership.
@@ -100,7 +94,7 @@ func (n *node) watchDoor() {
 			ctx, gone = context.WithCancel(n.ctx)
 			switch {
 			case at.service != nil:
-				n.door.old.Store(false)
+				n.door.tell(all)
 				n.door.Set(edge.Local(at.service.broker))
 			case at.leader != "":
 				reaching.Go(func() { n.reach(ctx, at.leader) })
@@ -120,24 +114,31 @@ func (n *node) watchDoor() {
 // reachPause is the pause before a node that does not serve yet is asked again.
 const reachPause = 20 * time.Millisecond
 
-// reach makes another node the host as soon as it serves, unless ctx ends before. If it
-// takes no links, clients that have one are asked to connect again: then their bytes are
-// carried.
+// takesPause is how often a node that serves is looked at: it may not have told yet whose
+// links it takes.
+const takesPause = time.Second
+
+// reach makes another node the host as soon as it serves, until ctx ends.
 func (n *node) reach(ctx context.Context, leader string) {
 	host := forward.NewHost(lasting{n.replicas, ctx}, leader)
+	set := false
 	for ctx.Err() == nil {
-		if n.takesBytes(leader) {
-			n.door.old.Store(true)
-			n.door.Evict(errOld)
+		pause := reachPause
+		if !n.door.tell(n.takes(leader)) {
+			n.door.Evict(errOld) // who waits for a host
 			return
 		}
-		if _, err := host.HasTenant(kernel.DefaultTenant); err == nil {
-			n.door.old.Store(false)
-			n.door.Set(host)
-			return
+		if !set {
+			if _, err := host.HasTenant(kernel.DefaultTenant); err == nil {
+				set = true
+				n.door.Set(host)
+			}
+		}
+		if set {
+			pause = takesPause
 		}
 		select {
-		case <-time.After(reachPause):
+		case <-time.After(pause):
 		case <-ctx.Done():
 		}
 	}
@@ -145,9 +146,14 @@ func (n *node) reach(ctx context.Context, leader string) {
 
 var errOld = kernel.Errorf(kernel.CodeUnknown, "", "", "a node of an earlier version serves now")
 
-// takesBytes reports whether a node is known to take no links.
-func (n *node) takesBytes(raftID string) bool {
-	return slices.ContainsFunc(n.replicas.Members(), func(m cluster.Member) bool { return m.Raft == raftID && m.Bytes })
+// takes returns whose links a node takes, for all that is known.
+func (n *node) takes(raftID string) func(kernel.Protocol) bool {
+	members := n.replicas.Members()
+	i := slices.IndexFunc(members, func(m cluster.Member) bool { return m.Raft == raftID })
+	if i < 0 {
+		return all
+	}
+	return members[i].Takes
 }
 
 // lasting has all that goes to a node end with ctx: it may hang, and nothing else would

@@ -112,8 +112,8 @@ func (n *node) accept(f *front) error {
 // put hands a connection to a server of this node; false if its bytes are to be carried
 // to another one.
 func (n *node) put(f *front, c net.Conn) bool {
-	if q := n.lasting[f.Name]; q != nil {
-		return !n.door.far() && q.put(c)
+	if s := n.lasting[f.Protocol]; s != nil {
+		return !n.door.far(f.Protocol) && s.queues[f.Name].put(c)
 	}
 	s := n.edge.get()
 	return s != nil && s.put(f.Name, c)

@@ -20,7 +20,6 @@ import (
 	"github.com/trivium-mq/trivium/protocols/admin"
 	"github.com/trivium-mq/trivium/protocols/amqp"
 	"github.com/trivium-mq/trivium/protocols/kafka"
-	"github.com/trivium-mq/trivium/protocols/mqtt"
 )
 
 // clusterName is shown in listings.
@@ -52,9 +51,8 @@ type node struct {
 	relays relays
 
 	door    *door
-	links   *forward.Server   // serves clients of other nodes while this one serves
-	amqp    *amqp.Server      // its connections outlast a service
-	lasting map[string]*queue // of its listeners, by front's name; "" is for other nodes' clients
+	links   *forward.Server           // serves clients of other nodes while this one serves
+	lasting map[string]*lastingServer // by protocol: their connections outlast a service
 
 	tunnels sync.WaitGroup // acceptCarried, which ends with the replicas
 }
@@ -211,22 +209,13 @@ func openError(err error) error {
 	return err
 }
 
-func (n *node) newServer(b *broker.Broker, protocol string, log zerolog.Logger) (frontEnd, error) {
+func (n *node) newKafka(b *broker.Broker, log zerolog.Logger) (frontEnd, error) {
 	c := n.config
-	patience := c.Connections.HandshakeTimeout
-	switch protocol {
-	case "mqtt":
-		return mqtt.NewServer(mqtt.Config{Broker: b, Logger: log, CertificateFirst: c.MQTT.CertificateFirst, Limits: mqtt.Limits{
-			ConnectTimeout: patience, MaximumPacketSize: c.MQTT.MaxPacket, ReceiveMaximum: c.MQTT.ReceiveMaximum, KeepAlive: uint16(c.MQTT.MaxKeepAlive),
-			OutTotal: int(n.memory.MQTTOut), InTotal: int(n.memory.MQTTIn),
-		}}), nil
-	default:
-		return kafka.NewServer(b, kafka.Config{
-			NodeID: int32(c.Node.ID), ClusterID: b.ClusterID(), Log: log, MaxBatchBytes: c.Kafka.MaxBatch, LoginTimeout: patience,
-			Advertise: c.Kafka.Advertise, AdvertiseTLS: c.Kafka.TLSAdvertise, Brokers: n.brokers, Epoch: int32(b.Epoch()),
-			RequestMemory: int64(n.memory.KafkaRequests), FetchMemory: int64(n.memory.KafkaFetches),
-		})
-	}
+	return kafka.NewServer(b, kafka.Config{
+		NodeID: int32(c.Node.ID), ClusterID: b.ClusterID(), Log: log, MaxBatchBytes: c.Kafka.MaxBatch, LoginTimeout: c.Connections.HandshakeTimeout,
+		Advertise: c.Kafka.Advertise, AdvertiseTLS: c.Kafka.TLSAdvertise, Brokers: n.brokers, Epoch: int32(b.Epoch()),
+		RequestMemory: int64(n.memory.KafkaRequests), FetchMemory: int64(n.memory.KafkaFetches),
+	})
 }
 
 // newGate makes the HTTP server of the node.
@@ -267,8 +256,7 @@ var errShutdown = errors.New("shutdown")
 func (n *node) shutdown(ctx context.Context) {
 	n.door.Shut(errShutdown) // what waits for a node that serves would hold up the rest
 	var going sync.WaitGroup
-	// A client that does not finish in time is cut off; that is no failure.
-	going.Go(func() { _ = n.amqp.Shutdown(ctx) })
+	going.Go(func() { n.shutLasting(ctx) })
 	if s := n.edge.get(); s != nil {
 		s.shutdown(ctx)
 	}

@@ -24,24 +24,19 @@ type service struct {
 	ended   chan struct{} // closed when all of it has ended
 }
 
-// protocols are those whose connections last no longer than a service.
-var protocols = []string{"mqtt", "kafka"}
-
-// newService starts the servers on a broker: also of protocols for which this node has
-// no listener, as other nodes may have one.
+// newService starts the servers whose connections last no longer than a service: also of
+// protocols for which this node has no listener, as other nodes may have one.
 func (n *node) newService(b *broker.Broker) (*service, error) {
 	log := func(protocol string) zerolog.Logger { return n.log.With().Str("listener", protocol).Logger() }
 	s := &service{
 		broker: b, servers: map[string]frontEnd{}, queues: map[string]*queue{}, carried: map[string]*queue{},
 		admin: n.newAdmin(b, log("http")), ended: make(chan struct{}),
 	}
-	for _, protocol := range protocols {
-		server, err := n.newServer(b, protocol, log(protocol))
-		if err != nil {
-			return nil, usageError{err}
-		}
-		s.servers[protocol] = server
+	server, err := n.newKafka(b, log("kafka"))
+	if err != nil {
+		return nil, usageError{err}
 	}
+	s.servers["kafka"] = server
 	for protocol, server := range s.servers {
 		s.carried[protocol] = newQueue(n.address(protocol))
 		n.serve(s, protocol, server, s.carried[protocol])

@@ -31,7 +31,7 @@ var walls = []struct {
 	{"kernel", []string{"kernel", "metasvc", "sharegroup", "storage"}},
 	{"metasvc", []string{"kernel", "metasvc", "storage"}},
 	{"protocols/amqp", []string{"kernel", "kernel/broker", "kernel/edge", "protocols/amqp", "protocols/listener"}},
-	{"protocols/mqtt", []string{"kernel", "kernel/broker", "protocols/mqtt", "protocols/listener"}},
+	{"protocols/mqtt", []string{"kernel", "kernel/broker", "kernel/edge", "protocols/mqtt", "protocols/listener"}},
 	{"protocols/kafka", []string{"kernel", "kernel/broker", "protocols/kafka", "protocols/listener"}},
 	{"protocols/admin", []string{"kernel", "kernel/broker", "protocols/admin", "protocols/listener"}},
 	{"protocols/listener", nil},

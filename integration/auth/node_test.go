@@ -55,7 +55,7 @@ func start(t testing.TB, dir string, change ...func(*broker.Config)) *node {
 		return l.Addr().String()
 	}
 	n.AMQP = run(amqp.NewServer(amqp.Config{Edge: edge.Of(b), Logger: log, Version: "test"}))
-	n.MQTT = run(mqtt.NewServer(mqtt.Config{Broker: b, Logger: log}))
+	n.MQTT = run(mqtt.NewServer(mqtt.Config{Edge: edge.Of(b), Logger: log}))
 	n.Kafka = run(k)
 	stopped := false
 	n.stop = func() {

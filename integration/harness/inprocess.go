@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/trivium-mq/trivium/kernel/broker"
+	"github.com/trivium-mq/trivium/kernel/edge"
 	"github.com/trivium-mq/trivium/protocols/mqtt"
 )
 
@@ -25,7 +26,7 @@ func InProcess(t testing.TB, limits mqtt.Limits) Addresses {
 	if err != nil {
 		t.Fatal(errors.Join(err, b.Close(context.Background())))
 	}
-	server, served := mqtt.NewServer(mqtt.Config{Broker: b, Logger: log, Limits: limits}), make(chan error, 1)
+	server, served := mqtt.NewServer(mqtt.Config{Edge: edge.Of(b), Logger: log, Limits: limits}), make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), Patience)

@@ -48,7 +48,7 @@ func openFaulty(t *testing.T, dir string, sealBytes int64) (n *faulty, end func(
 	k, err := kafka.NewServer(n.broker, kafka.Config{NodeID: 1, ClusterID: "test", Log: log})
 	harness.Must(t, err)
 	n.serve(t, &n.at.AMQP, amqp.NewServer(amqp.Config{Edge: edge.Of(n.broker), Logger: log, Heartbeat: time.Second}))
-	n.serve(t, &n.at.MQTT, mqtt.NewServer(mqtt.Config{Broker: n.broker, Logger: log}))
+	n.serve(t, &n.at.MQTT, mqtt.NewServer(mqtt.Config{Edge: edge.Of(n.broker), Logger: log}))
 	n.serve(t, &n.at.Kafka, k)
 	return n, func() { n.end(t) }
 }

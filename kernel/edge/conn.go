@@ -370,6 +370,10 @@ func (c *Conn) Counters() *broker.Counters { return c.e.Counters(c.info.Protocol
 // unlinked is what a connection is short of that has no link.
 var unlinked = &broker.Alarms{Leader: broker.Alarm{On: true, Reason: errNobody.Error()}}
 
+// Linked reports whether there is a host. Who watches the alarms is told when that
+// changes.
+func (c *Conn) Linked() bool { return c.now.Load() != nil }
+
 // Alarms is broker.Conn.Alarms. While there is no host, that is the alarm.
 func (c *Conn) Alarms() *broker.Alarms {
 	if l := c.now.Load(); l != nil {

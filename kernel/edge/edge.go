@@ -100,6 +100,18 @@ var errMoved = kernel.Errorf(kernel.CodeUnavailable, "", "", "another node serve
 // and wait for a host are told that there is none.
 func (e *Edge) Evict(reason error) { e.evict(reason, false) }
 
+// EvictOf has the connections of a protocol closed by their front-end.
+func (e *Edge) EvictOf(p kernel.Protocol, reason error) {
+	e.mu.Lock()
+	conns := slices.Collect(maps.Keys(e.conns))
+	e.mu.Unlock()
+	for _, c := range conns {
+		if c.info.Protocol == p {
+			c.end(reason)
+		}
+	}
+}
+
 // Shut is Evict for good: whoever asks for a host that is not there is told so at once.
 func (e *Edge) Shut(reason error) { e.evict(reason, true) }
 

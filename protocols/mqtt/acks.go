@@ -40,7 +40,8 @@ type ack struct {
 	code wire.Code
 	done bool
 	// lost: the outcome is unknown, no answer may be given.
-	lost bool
+	lost     bool
+	retained bool
 }
 
 // noToken is the token of publishes that nobody waits for.
@@ -53,7 +54,7 @@ func (a *acks) init(limit int) {
 }
 
 // add puts a PUBLISH in the line. ok is false when the line is full.
-func (a *acks) add(pt byte, id uint16) (token uint64, ok bool) {
+func (a *acks) add(pt byte, id uint16, retained bool) (token uint64, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	n := int(a.next - a.head)
@@ -68,7 +69,7 @@ func (a *acks) add(pt byte, id uint16) (token uint64, ok bool) {
 	}
 	token = a.next
 	a.next++
-	*a.at(token) = ack{id: id, pt: pt}
+	*a.at(token) = ack{id: id, pt: pt, retained: retained}
 	return token, true
 }
 
@@ -94,14 +95,17 @@ func (a *acks) complete(token uint64, code wire.Code, lost bool) {
 	}
 }
 
-// unmatched marks a publish that reached nobody, before it is submitted.
-func (a *acks) unmatched(token uint64) {
+// reachedNobody marks a publish that nobody gets, before it is answered: nothing is
+// stored, so nothing is left to wait for, unless it is retained.
+func (a *acks) reachedNobody(token uint64) {
 	a.mu.Lock()
-	if e := a.at(token); e.code == wire.Success {
-		// Nothing is stored, so nothing is left to wait for.
+	defer a.mu.Unlock()
+	if token < a.head || token >= a.next {
+		return
+	}
+	if e := a.at(token); e.code == wire.Success && !e.retained {
 		e.code, e.done = wire.NoMatchingSubscribers, true
 	}
-	a.mu.Unlock()
 }
 
 // due returns the oldest PUBACK if it may go out, else nil. The caller holds mu.
@@ -138,13 +142,18 @@ func (a *acks) inUse(id uint16) bool {
 	return ok
 }
 
-// completed ends QoS 2 publishes: they have their PUBCOMP.
-func (a *acks) completed(ids []uint16) {
+// completed ends QoS 2 publishes: they have their PUBCOMP. It returns those of them that
+// were of this connection: a node that serves since may not know them.
+func (a *acks) completed(ids []uint16) (known []uint16) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, id := range ids {
-		delete(a.received, id)
+		if _, ok := a.received[id]; ok {
+			known = append(known, id)
+			delete(a.received, id)
+		}
 	}
+	return known
 }
 
 // wait returns nil once fewer than n PUBACKs are owed.

@@ -1,21 +1,22 @@
 package mqtt
 
 import (
+	"context"
 	"io"
 	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
-	"github.com/trivium-mq/trivium/kernel/broker"
+	"github.com/trivium-mq/trivium/kernel/edge"
 	"github.com/trivium-mq/trivium/protocols/listener"
 	"github.com/trivium-mq/trivium/protocols/mqtt/wire"
 )
 
 // enhanced is where a connection is with enhanced authentication (4.12).
 type enhanced struct {
-	method string        // that CONNECT has chosen, "" = none
-	proof  []byte        // for CONNACK
-	scram  *broker.Scram // the exchange under way
-	begun  time.Time     // when that was
+	method string     // that CONNECT has chosen, "" = none
+	proof  []byte     // for CONNACK
+	scram  edge.Scram // the exchange under way
+	begun  time.Time  // when that was
 }
 
 // login finds out who the client is. It may take seconds.
@@ -23,6 +24,12 @@ func (c *conn) login(req *wire.ConnectRequest) (err error) {
 	given := req.HasUser || req.HasPassword
 	certified, shown := listener.PeerUser(c.net)
 	remote := c.net.RemoteAddr()
+	wait, cancel := context.WithTimeout(c.ctx, c.server.limits.ConnectTimeout)
+	defer cancel()
+	if err = c.server.node.Await(wait); err != nil {
+		c.server.node.Counters(protocol).Refused.Add(1)
+		return err
+	}
 	switch {
 	case req.AuthMethod != "":
 		err = c.exchange(req)

@@ -56,7 +56,6 @@ type conn struct {
 	feeds     map[string]*feed // by filter
 	streams   streams          // of retained messages; its own locks
 	noLocals  int              // durable feeds that do not want our own messages
-	settling  settlement       // run of acknowledgements not handed on yet
 	acked     int              // acknowledgements since credit was granted
 	released  []uint16         // identifiers of PUBRELs not handed on yet
 	keepAlive time.Duration
@@ -64,7 +63,9 @@ type conn struct {
 	progress  int       // bytes since then
 	alive     bool      // a packet has come since then
 
-	resuming sync.Mutex // held while what is due is sent again
+	resuming sync.Mutex    // held while what is due is sent again
+	relief   chan struct{} // the alarms have changed; capacity 1
+	tired    bool          // it has been held for long enough
 
 	acks    acks          // its own lock
 	out     sender        // its own lock
@@ -74,7 +75,7 @@ type conn struct {
 }
 
 func newConn(s *Server, nc net.Conn) *conn {
-	c := &conn{server: s, net: nc, reader: wire.NewReader(nc, maxConnect), written: make(chan struct{})}
+	c := &conn{server: s, net: nc, reader: wire.NewReader(nc, maxConnect), written: make(chan struct{}), relief: make(chan struct{}, 1)}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.acks.init(s.limits.ReceiveMaximum)
 	c.reader.Grow = c.grow
@@ -283,11 +284,28 @@ func (c *conn) stop() {
 }
 
 // teardown gives everything back, in the order that others may rely on: the
-// will is out before the session can be taken by another connection.
+// will is out before the session can be taken by another connection. While nobody
+// serves that has to wait, and the client does not.
 func (c *conn) teardown() {
 	if c.publisher != nil {
 		c.publisher.Close()
 	}
+	served := c.client != nil && c.client.Linked()
+	if served {
+		c.giveBack()
+	}
+	<-c.written
+	c.out.unaccount()
+	c.reader.Release()
+	c.lingerClose()
+	_ = c.net.Close() // nothing more to write
+	if !served && c.client != nil {
+		c.giveBack()
+	}
+}
+
+// giveBack ends what the connection has of the kernel.
+func (c *conn) giveBack() {
 	if c.session != nil {
 		c.settleRun() // acknowledged just before the end
 		c.farewell()
@@ -295,14 +313,7 @@ func (c *conn) teardown() {
 		c.keep()
 		c.session.Detach(c.expiry)
 	}
-	if c.client != nil {
-		c.client.Close()
-	}
-	<-c.written
-	c.out.unaccount()
-	c.reader.Release()
-	c.lingerClose()
-	_ = c.net.Close() // nothing more to write
+	c.client.Close()
 }
 
 // lingerClose waits until the client has closed its side, so that closing ours

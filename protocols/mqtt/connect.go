@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/broker"
 	"github.com/trivium-mq/trivium/protocols/listener"
 	"github.com/trivium-mq/trivium/protocols/mqtt/wire"
 )
@@ -145,8 +146,10 @@ func (c *conn) accept(req *wire.ConnectRequest) error {
 	c.out.dropped = &client.Counters().Dropped
 	c.out.mu.Unlock()
 	listener.Authenticated(c.net)
+	client.WatchAlarms(c.alarmed)
 	taken := func() { c.end(wire.SessionTakenOver, "session taken over", nil) }
-	session, present, err := client.AttachSession(c.ctx, c.clientID, req.Clean, c.expiry, taken)
+	attaching := broker.Attaching{ClientID: c.clientID, Clean: req.Clean, Expiry: c.expiry}
+	session, present, err := client.AttachSession(c.ctx, attaching, taken)
 	if err != nil {
 		return err
 	}
@@ -198,15 +201,19 @@ func (c *conn) settings(req *wire.ConnectRequest) error {
 	return nil
 }
 
-// evict is called by the kernel when the node wants the connection closed.
+// evict is called by the kernel when the connection is to be closed. What is no error
+// of the kernel's is the node's wish to stop.
 func (c *conn) evict(reason error) {
-	if kernel.CodeOf(reason) == kernel.CodeUnavailable {
+	if _, ok := errors.AsType[*kernel.Error](reason); !ok {
 		c.stop()
 		return
 	}
 	code := wire.AdministrativeAction
-	if kernel.CodeOf(reason) == kernel.CodeAccessRefused {
+	switch kernel.CodeOf(reason) {
+	case kernel.CodeAccessRefused:
 		code = wire.NotAuthorized
+	case kernel.CodeUnavailable, kernel.CodeUnknown:
+		code = wire.ServerBusy
 	}
 	c.end(code, "closed by the server: "+explain(reason), reason)
 }

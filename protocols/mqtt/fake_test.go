@@ -14,6 +14,7 @@ import (
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/kernel/broker"
+	"github.com/trivium-mq/trivium/kernel/edge"
 	"github.com/trivium-mq/trivium/protocols/mqtt/wire"
 	"github.com/trivium-mq/trivium/storage/record"
 )
@@ -28,6 +29,7 @@ type fakeNode struct {
 	// onPublish decides about a publish; nil: one match, completed at once.
 	onPublish func(p published) (matched int, err error)
 	counters  broker.Counters
+	alarms    broker.Alarms
 	subErr    error
 	willErr   error
 	retained  map[string][]kernel.Retained // by filter
@@ -62,7 +64,9 @@ func (n *fakeNode) Admit(_, user string, _ net.Addr) (kernel.Identity, error) {
 	return kernel.Identity{User: user, Tenant: "/"}, nil
 }
 
-func (n *fakeNode) BeginScram(string, string, net.Addr) (*broker.Scram, bool) { return nil, false }
+func (n *fakeNode) Await(context.Context) error { return nil }
+
+func (n *fakeNode) BeginScram(string, string, net.Addr) (edge.Scram, bool) { return nil, false }
 
 func (n *fakeNode) Anonymous(tenant string, _ net.Addr) (kernel.Identity, error) {
 	return kernel.Identity{User: "guest", Tenant: tenant, Anonymous: true}, nil
@@ -93,12 +97,16 @@ type fakeClient struct {
 func (c *fakeClient) ID() kernel.ConnectionID    { return c.id }
 func (c *fakeClient) Counters() *broker.Counters { return &c.node.counters }
 func (c *fakeClient) Close()                     {}
+func (c *fakeClient) Linked() bool               { return true }
+func (c *fakeClient) Alarms() *broker.Alarms     { return &c.node.alarms }
+func (c *fakeClient) WatchAlarms(func())         {}
 
 func (c *fakeClient) Publisher(done kernel.Completion) publisher {
 	return &fakePublisher{client: c, done: done}
 }
 
-func (c *fakeClient) AttachSession(_ context.Context, id string, clean bool, expiry time.Duration, taken func()) (session, bool, error) {
+func (c *fakeClient) AttachSession(_ context.Context, a broker.Attaching, taken func()) (session, bool, error) {
+	id, clean, expiry := a.ClientID, a.Clean, a.Expiry
 	n := c.node
 	n.mu.Lock()
 	s := n.sessions[id]
@@ -227,26 +235,32 @@ func (s *fakeSession) State() kernel.SessionState {
 	return kernel.SessionState{ClientID: s.id, Expiry: s.expiry, Subscriptions: subs}
 }
 
-func (s *fakeSession) Subscribe(ctx context.Context, subs []kernel.Subscription, feeds []*feed) []subscribed {
-	out := make([]subscribed, len(subs))
-	for i, sub := range subs {
-		if out[i].err = s.node.subErr; out[i].err != nil {
+func (s *fakeSession) Epoch() uint64 { return 1 }
+
+func (s *fakeSession) Suspend() {}
+
+func (s *fakeSession) Subscribe(ctx context.Context, specs []broker.SubscribeSpec) []subscribed {
+	out := make([]subscribed, len(specs))
+	for i, spec := range specs {
+		sub := spec.Subscription
+		if out[i].Err = s.node.subErr; out[i].Err != nil {
 			continue
 		}
 		s.mu.Lock()
 		_, existed := s.subs[sub.Filter]
 		s.subs[sub.Filter] = sub
 		s.mu.Unlock()
-		out[i].existed = existed
-		out[i].member, out[i].err = s.Attach(ctx, sub, feeds[i])
+		out[i].Existed = existed
+		out[i].Member, out[i].Err = s.Attach(ctx, spec)
 	}
 	return out
 }
 
-func (s *fakeSession) Attach(_ context.Context, sub kernel.Subscription, f *feed) (member, error) {
+func (s *fakeSession) Attach(_ context.Context, spec broker.SubscribeSpec) (member, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	m := &fakeMember{session: s, feed: f, changed: make(chan struct{}, 1)}
+	sub := spec.Subscription
+	m := &fakeMember{session: s, feed: spec.To.(*feed), changed: make(chan struct{}, 1)}
 	s.feeds[sub.Filter] = m
 	if sub.QoS == 0 && !kernel.IsShare(sub.Filter) || s.expiry == 0 && !kernel.IsShare(sub.Filter) {
 		return nil, nil
@@ -311,7 +325,7 @@ func (s *fakeSession) RetainedAgain(name string, version uint64) (kernel.Record,
 
 func (s *fakeSession) Keep(b []byte) { s.kept = b }
 
-func (s *fakeSession) Kept() []byte { return s.kept }
+func (s *fakeSession) Kept() ([]byte, error) { return s.kept, nil }
 
 func (s *fakeSession) Detach(expiry time.Duration) {
 	s.node.mu.Lock()
@@ -414,7 +428,7 @@ func (m *fakeMember) Hold(places []kernel.Place) []bool {
 	return held
 }
 
-func (m *fakeMember) Read(p kernel.Place, fn func(*kernel.View)) bool {
+func (m *fakeMember) Read(p kernel.Place, fn func(*kernel.View)) (bool, error) {
 	r, ok := m.session.records[p.Offset]
 	if ok {
 		var b record.Builder
@@ -425,7 +439,7 @@ func (m *fakeMember) Read(p kernel.Place, fn func(*kernel.View)) bool {
 			fn(it.View())
 		}
 	}
-	return ok
+	return ok, nil
 }
 
 // deliver hands out records, as many as there is credit for, and returns how

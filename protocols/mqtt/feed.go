@@ -70,10 +70,6 @@ func (f *feed) Deliver(batch []kernel.Delivery) {
 // Ended implements kernel.Consumer. MQTT cannot end one subscription from the
 // server's side, so the client is told by ending the connection.
 func (f *feed) Ended(reason error) {
-	if kernel.CodeOf(reason) == kernel.CodeUnavailable {
-		f.conn.end(wire.ServerShuttingDown, "server shutting down", reason)
-		return
-	}
 	code := wire.AdministrativeAction
 	if kernel.CodeOf(reason) == kernel.CodeAccessRefused {
 		code = wire.NotAuthorized

@@ -115,6 +115,9 @@ func (c *conn) pubrec(body []byte) error {
 		e.stage = taken
 		s.ackLocked(wire.Pubrel, id, wire.Success)
 	}
+	if d.stage == sent && !d.pinned && d.feed.member != nil {
+		s.gather(d.feed, refused, d.partition, d.offset)
+	}
 	s.unlock()
 	if d.stage == sent {
 		c.took(&d, refused)
@@ -128,9 +131,7 @@ func (c *conn) took(d *slot, refused bool) {
 	switch {
 	case m == nil && d.pinned && refused:
 		c.session.Unpin(d.pinID())
-	case m == nil: // fed from memory, or retained
-	case !d.pinned:
-		c.gather(d.feed, refused, d.partition, d.offset)
+	case m == nil, !d.pinned: // fed from memory, or retained, or settled
 	case refused:
 		m.Refuse(d.pinID(), d.partition, d.offset)
 	default:

@@ -79,7 +79,11 @@ const maxSlotText = 64
 func (s *keptSlot) append(b []byte, filter uint64) []byte {
 	b = binary.AppendUvarint(b, filter)
 	b = binary.AppendUvarint(b, uint64(s.id))
-	b = append(b, s.qos, byte(s.stage))
+	pinned := byte(0)
+	if s.pinned {
+		pinned = 1
+	}
+	b = append(b, s.qos, byte(s.stage), pinned)
 	b = binary.AppendUvarint(b, s.count)
 	b = binary.AppendUvarint(b, uint64(uint32(s.partition)))
 	return binary.AppendUvarint(b, uint64(s.offset))
@@ -165,9 +169,11 @@ func (r *keptReader) slot(filters []string) (s keptSlot) {
 	}
 	s.id = uint16(r.number(1<<16 - 1))
 	s.qos, s.stage = r.byte(), stage(r.byte())
+	pinned := r.byte()
+	s.pinned = pinned == 1
 	s.count = r.number(1<<64 - 1)
 	s.partition, s.offset = int32(r.number(1<<32-1)), int64(r.number(1<<63-1))
-	if s.id == 0 || s.qos < 1 || s.qos > 2 || s.stage > taken {
+	if s.id == 0 || s.qos < 1 || s.qos > 2 || s.stage > taken || pinned > 1 {
 		r.fail()
 	}
 	return s

@@ -13,7 +13,7 @@ func someRemains() *remains {
 		s := slot{id: uint16(i + 1), qos: 1, stage: due, count: uint64(1000 + i), partition: int32(i), offset: 1 << (10 * i)}
 		k.slots = append(k.slots, keptSlot{s, fmt.Sprint("a/", i%2)})
 	}
-	s := slot{id: 9, qos: 2, stage: taken, count: 7}
+	s := slot{id: 9, qos: 2, stage: taken, pinned: true, count: 7}
 	k.retained = append(k.retained, keptRetained{keptSlot{s, "a/0"}, retainedAs{"a/0/x", 77}, 1 << 20})
 	return k
 }

@@ -22,29 +22,36 @@ func (c *conn) puback(body []byte) error {
 	if e := s.win.get(id); e != nil && e.qos == 1 {
 		s.win.begun(e)
 		d, _ = s.win.free(id)
+		if d.feed.member != nil {
+			s.gather(d.feed, code >= wire.UnspecifiedError, d.partition, d.offset)
+		}
 	}
 	s.mu.Unlock()
-	if d.id == 0 {
-		return nil // of an earlier connection, or twice
-	}
-	c.freed()
-	if d.feed.member != nil {
-		c.gather(d.feed, code >= wire.UnspecifiedError, d.partition, d.offset)
+	if d.id != 0 { // else of an earlier connection, or twice
+		c.freed()
 	}
 	return nil
 }
 
-// gather adds a settlement to the present run, or begins a new one.
-func (c *conn) gather(f *feed, refuse bool, partition int32, offset int64) {
-	if !c.settling.extend(f, refuse, partition, offset) {
-		c.settleRun()
-		c.settling = settlement{feed: f, refuse: refuse, partition: partition, first: offset, last: offset}
+// gather adds a settlement to the present run, or begins a new one. mu is held since
+// the window has let go of the delivery: Holding sees it here or there.
+func (s *sender) gather(f *feed, refuse bool, partition int32, offset int64) {
+	if !s.acked.extend(f, refuse, partition, offset) {
+		s.settleRun()
+		s.acked = settlement{feed: f, refuse: refuse, partition: partition, first: offset, last: offset}
 	}
 }
 
 // settleRun hands the gathered run of acknowledgements to its member.
 func (c *conn) settleRun() {
-	r := &c.settling
+	c.out.mu.Lock()
+	c.out.settleRun()
+	c.out.mu.Unlock()
+}
+
+// settleRun is conn.settleRun with mu held.
+func (s *sender) settleRun() {
+	r := &s.acked
 	if r.feed == nil {
 		return
 	}

@@ -44,7 +44,7 @@ func (c *conn) publish(first byte, body []byte) error {
 	if m.QoS == 2 {
 		pt = wire.Pubrec
 	}
-	token, err := c.queueAck(pt, m.ID)
+	token, err := c.queueAck(pt, m.ID, m.Retain)
 	if err != nil {
 		return err
 	}
@@ -52,8 +52,8 @@ func (c *conn) publish(first byte, body []byte) error {
 	switch {
 	case err != nil:
 		c.acks.complete(token, publishReason(err), kernel.CodeOf(err) == kernel.CodeUnknown)
-	case matched == 0 && !m.Retain:
-		c.acks.unmatched(token)
+	case matched == 0:
+		c.acks.reachedNobody(token)
 	}
 	c.acks.submitted.Store(token)
 	return nil
@@ -87,14 +87,14 @@ func (c *conn) topicOf(m *wire.Message) (string, error) {
 // queueAck puts a PUBLISH in the line of PUBACKs. A client that has more under
 // way than it may is a protocol error in version 5 (4.9); an older one cannot
 // know the number and is not read until there is room.
-func (c *conn) queueAck(pt byte, id uint16) (token uint64, err error) {
+func (c *conn) queueAck(pt byte, id uint16, retained bool) (token uint64, err error) {
 	for {
-		token, ok := c.acks.add(pt, id)
+		token, ok := c.acks.add(pt, id, retained)
 		if ok {
 			return token, nil
 		}
 		c.Flush() // what is completed but not out yet is not under way any more
-		if token, ok = c.acks.add(pt, id); ok {
+		if token, ok = c.acks.add(pt, id, retained); ok {
 			return token, nil
 		}
 		if c.version == wire.V5 {
@@ -106,8 +106,8 @@ func (c *conn) queueAck(pt byte, id uint16) (token uint64, err error) {
 	}
 }
 
-// send publishes the record that c.in holds.
-func (c *conn) send(topic string, m *wire.Message, token uint64) (matched int, err error) {
+// sendNow is send without waiting.
+func (c *conn) sendNow(topic string, m *wire.Message, token uint64) (matched int, err error) {
 	if len(c.in.id) == 0 {
 		return c.hand(topic, m, token)
 	}
@@ -135,6 +135,13 @@ func (c *conn) hand(topic string, m *wire.Message, token uint64) (matched int, e
 func reservedTopic(topic string) bool {
 	return topic[0] == '$' && (kernel.IsShare(topic) || strings.HasPrefix(topic, "$SYS/") ||
 		strings.HasPrefix(topic, "$session/"))
+}
+
+// Unmatched implements edge.Matcher.
+func (c *conn) Unmatched(token uint64) {
+	if token != noToken {
+		c.acks.reachedNobody(token)
+	}
 }
 
 // Completed implements kernel.Completion.

@@ -39,13 +39,13 @@ func (c *conn) completed(ids, unknown []uint16, err error) {
 		c.end(publishReason(err), "a publish could not be completed", err)
 		return
 	}
-	c.acks.completed(ids)
+	known := c.acks.completed(ids)
 	s := &c.out
 	s.mu.Lock()
 	defer s.unlock()
 	for _, id := range ids {
 		code := wire.Success
-		if slices.Contains(unknown, id) {
+		if slices.Contains(unknown, id) && !slices.Contains(known, id) {
 			code = wire.PacketIDNotFound
 		}
 		s.ackLocked(wire.Pubcomp, id, code)

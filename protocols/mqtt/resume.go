@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/broker"
 	"github.com/trivium-mq/trivium/protocols/mqtt/wire"
 )
 
@@ -47,12 +48,12 @@ func (c *conn) abandon() {
 			list = append(list, e)
 		}
 	}
-	s.mu.Unlock()
+	defer s.mu.Unlock()
 	slices.SortFunc(list, func(a, b slot) int { return cmp.Compare(a.count, b.count) })
 	for i := range list {
-		c.gather(list[i].feed, true, list[i].partition, list[i].offset)
+		s.gather(list[i].feed, true, list[i].partition, list[i].offset)
 	}
-	c.settleRun()
+	s.settleRun()
 }
 
 // resume attaches the subscriptions of a session that was there before, and sends
@@ -65,7 +66,7 @@ func (c *conn) resume() error {
 	}
 	for _, sub := range c.session.State().Subscriptions {
 		f := newFeed(c, sub)
-		m, err := c.session.Attach(c.ctx, sub, f)
+		m, err := c.session.Attach(c.ctx, broker.SubscribeSpec{Subscription: sub, To: f, Live: f})
 		if c.ctx.Err() != nil {
 			return errEnded
 		}
@@ -75,7 +76,10 @@ func (c *conn) resume() error {
 		}
 		c.addFeed(f, m)
 	}
-	slots := c.hold(pins)
+	slots, err := c.hold(pins)
+	if err != nil {
+		return err
+	}
 	for _, p := range pins {
 		if !slices.ContainsFunc(slots, func(d slot) bool { return d.id == p.Number }) {
 			slots = append(slots, c.pinned(p))
@@ -103,13 +107,17 @@ func (c *conn) resume() error {
 
 // hold gets back the QoS 1 deliveries that the connection before has left, as far as
 // nobody else has got them, and those of what is retained.
-func (c *conn) hold(pins []sessionPin) (slots []slot) {
-	k, err := readRemains(c.session.Kept())
+func (c *conn) hold(pins []sessionPin) (slots []slot, err error) {
+	text, err := c.session.Kept()
+	if err != nil {
+		return nil, err
+	}
+	k, err := readRemains(text)
 	if err != nil {
 		c.server.log.Warn().Err(err).Str("client", c.clientID).Msg("what an earlier connection has left cannot be read")
 	}
 	if err != nil || k == nil {
-		return nil
+		return nil, nil
 	}
 	c.out.mu.Lock()
 	c.out.win.last, c.out.win.count = k.last, k.count
@@ -133,7 +141,7 @@ func (c *conn) hold(pins []sessionPin) (slots []slot) {
 			}
 		}
 	}
-	return slots
+	return slots, nil
 }
 
 // pinned returns the slot of a pin. One whose subscription has gone has no message
@@ -175,15 +183,28 @@ func (c *conn) resend() {
 			continue
 		}
 		wait := false
-		ok := d.feed.member.Read(kernel.Place{Partition: d.partition, Offset: d.offset}, func(v *kernel.View) {
+		ok, err := d.feed.member.Read(kernel.Place{Partition: d.partition, Offset: d.offset}, func(v *kernel.View) {
 			wait = !s.again(&d, v)
 		})
-		if !ok {
+		switch {
+		case err != nil: // nobody serves
+			s.later(&d)
+			return
+		case !ok:
 			c.lost(&d)
-		}
-		if wait {
+		case wait:
 			return
 		}
+	}
+}
+
+// later has a delivery sent again in a while.
+func (s *sender) later(d *slot) {
+	s.mu.Lock()
+	defer s.unlock()
+	if e := s.win.get(d.id); e != nil {
+		s.win.again(e)
+		s.look()
 	}
 }
 

@@ -18,11 +18,6 @@ const (
 	maxOvertaken = 10_000
 )
 
-// cursor reads the retained messages that a filter matches, see broker.Retained.
-type cursor interface {
-	Next(max, bytes int, admit func(bytes int) bool) (list []kernel.Retained, more bool, err error)
-}
-
 // stream is what is retained under a new subscription, on its way to the client.
 type stream struct {
 	parent *feed // of the subscription
@@ -184,7 +179,14 @@ func (c *conn) streamSome(st *stream) (ended bool) {
 				refused = !s.admitPage(st, bytes)
 				return !refused
 			})
-			if st.at = 0; err == nil && refused && len(st.page) == 0 {
+			st.at = 0
+			if kernel.CodeOf(err) == kernel.CodeUnavailable { // nobody serves
+				s.mu.Lock()
+				s.look()
+				s.unlock()
+				return false
+			}
+			if err == nil && refused && len(st.page) == 0 {
 				return false
 			}
 			if err != nil {

@@ -93,6 +93,10 @@ func (c *conn) resendRetained(d *slot) bool {
 	as := s.win.kept[d.id]
 	s.mu.Unlock()
 	r, ok, err := c.session.RetainedAgain(as.name, as.version)
+	if kernel.CodeOf(err) == kernel.CodeUnavailable {
+		s.later(d)
+		return false
+	}
 	if err != nil {
 		c.server.log.Warn().Err(err).Str("client", c.clientID).Str("topic", as.name).Msg("a retained message cannot be sent again")
 	}

@@ -58,6 +58,7 @@ type sender struct {
 	pinning  map[uint16]parked // those whose PUBLISH waits for that
 	pinBytes int               // of them
 	settles  []settlement      // what is settled by having been written
+	acked    settlement        // run of acknowledgements not handed on yet
 	room     chan struct{}
 	msg      message
 	dropped  *atomic.Uint64 // the protocol's counter of messages that clients did not get

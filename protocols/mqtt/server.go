@@ -8,7 +8,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/trivium-mq/trivium/kernel/broker"
+	"github.com/trivium-mq/trivium/kernel/edge"
 	"github.com/trivium-mq/trivium/protocols/listener"
 )
 
@@ -83,7 +83,7 @@ func (l Limits) withDefaults() Limits {
 
 // Config is what a Server is made from.
 type Config struct {
-	Broker *broker.Broker
+	Edge   *edge.Edge
 	Logger zerolog.Logger
 	Limits Limits
 	// CertificateFirst lets a client's certificate name the user even when
@@ -109,7 +109,7 @@ type Server struct {
 
 // NewServer returns a server that has no listener yet.
 func NewServer(c Config) *Server {
-	s := newServer(realNode{c.Broker}, c.Limits, c.Logger)
+	s := newServer(edgeNode{c.Edge}, c.Limits, c.Logger)
 	s.certificateFirst = c.CertificateFirst
 	return s
 }
@@ -129,7 +129,7 @@ func (s *Server) Serve(l net.Listener) error { return s.conns.Serve(l, s.handle)
 // Shutdown ends the server: it accepts no more, publishes of clients that are
 // under way are acknowledged for up to two seconds, clients are disconnected
 // (0x8B), which publishes their wills. It returns when nothing of it runs any
-// more; once ctx is done the connections are cut. The broker must still work.
+// more; once ctx is done the connections are cut. The edge must still work.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.stopping = true

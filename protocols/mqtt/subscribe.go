@@ -2,6 +2,7 @@ package mqtt
 
 import (
 	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/broker"
 	"github.com/trivium-mq/trivium/protocols/mqtt/wire"
 )
 
@@ -23,15 +24,15 @@ func (c *conn) subscribe(body []byte) error {
 		feeds[i] = newFeed(c, subs[i])
 		feeds[i].expectRetained(&subs[i])
 	}
-	results := c.session.Subscribe(c.ctx, subs, feeds)
+	results := c.subscribeAll(subs, feeds)
 	if c.ctx.Err() != nil {
 		return errEnded
 	}
 	c.answerSubscribe(req.ID, subs, results)
 	for i, r := range results {
-		if r.err == nil {
-			c.addFeed(feeds[i], r.member)
-			if err := c.retained(feeds[i], &subs[i], r.existed); err != nil {
+		if r.Err == nil {
+			c.addFeed(feeds[i], r.Member)
+			if err := c.retained(feeds[i], &subs[i], r.Existed); err != nil {
 				return err
 			}
 		}
@@ -40,18 +41,34 @@ func (c *conn) subscribe(body []byte) error {
 	return nil
 }
 
+// subscribeAll makes the subscriptions, if somebody serves in time.
+func (c *conn) subscribeAll(subs []kernel.Subscription, feeds []*feed) []subscribed {
+	if !c.awaitHost() {
+		out := make([]subscribed, len(subs))
+		for i := range out {
+			out[i].Err = errNobody
+		}
+		return out
+	}
+	specs := make([]broker.SubscribeSpec, len(subs))
+	for i, f := range feeds {
+		specs[i] = broker.SubscribeSpec{Subscription: subs[i], To: f, Live: f}
+	}
+	return c.session.Subscribe(c.ctx, specs)
+}
+
 // answerSubscribe sends SUBACK, with the first reason there is.
 func (c *conn) answerSubscribe(id uint16, subs []kernel.Subscription, results []subscribed) {
 	codes := make([]wire.Code, len(results))
 	reason := ""
 	for i, r := range results {
-		if r.err == nil {
+		if r.Err == nil {
 			codes[i] = wire.Code(subs[i].QoS)
 			continue
 		}
-		codes[i] = subscribeReason(r.err)
+		codes[i] = subscribeReason(r.Err)
 		if reason == "" && c.problem {
-			reason = explain(r.err)
+			reason = explain(r.Err)
 		}
 	}
 	p := wire.AppendSuback(nil, c.version, id, codes, reason)
@@ -121,9 +138,17 @@ func (c *conn) unsubscribe(body []byte) error {
 			return err
 		}
 	}
+	served := c.awaitHost()
+	if !served && c.version != wire.V5 {
+		return fault(wire.ServerBusy, "no node serves now") // UNSUBACK cannot say so
+	}
 	c.settleRun() // what is acknowledged already counts before the group goes
 	codes := make([]wire.Code, len(req.Filters))
 	for i, name := range req.Filters {
+		if !served {
+			codes[i] = subscribeReason(errNobody)
+			continue
+		}
 		existed, err := c.session.Unsubscribe(c.ctx, name)
 		if c.ctx.Err() != nil {
 			return errEnded

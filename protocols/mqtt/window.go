@@ -232,6 +232,23 @@ func (w *window) unpark() (p parked, ok bool) {
 	return p, true
 }
 
+// unparkLost drops what is parked for a feed and not to be sent.
+func (w *window) unparkLost(f *feed, lost func(partition int32, offset int64) bool) {
+	rest := slices.DeleteFunc(w.parked[w.parkedHead:], func(p parked) bool {
+		if p.feed != f || !lost(p.partition, p.offset) {
+			return false
+		}
+		if f.counted() {
+			w.parkedMember--
+			w.memberBytes -= len(p.bytes)
+		} else {
+			w.parkedBytes -= len(p.bytes)
+		}
+		return true
+	})
+	w.parked = w.parked[:w.parkedHead+len(rest)]
+}
+
 // join makes a member eligible for credit.
 func (w *window) join(f *feed) {
 	if f.counted() {
