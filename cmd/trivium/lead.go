@@ -82,6 +82,9 @@ func (n *node) leadOnce(first chan<- error) error {
 // endService ends the service if there is one: its clients have until ctx ends. With
 // hand it passes the leadership on to another node.
 func (n *node) endService(ctx context.Context, hand bool) error {
+	if s := n.edge.get(); s != nil {
+		s.broker.Retire() // before the clients of this node leave it
+	}
 	s := n.edge.take()
 	if s == nil {
 		return nil

@@ -66,6 +66,9 @@ type Broker struct {
 	lastConn kernel.ConnectionID
 	failed   error
 	closing  bool
+	retired  bool          // it is about to close, or does
+	leaving  int           // connections that have come to leave since, see leave
+	parted   chan struct{} // closed when they may
 	empty    chan struct{} // closed when closing and the last connection has gone
 	closed   chan struct{} // closed when Close has finished
 }
@@ -82,7 +85,7 @@ func newBroker(n *Node, l lead) *Broker {
 		node: n, lead: l, lost: make(chan struct{}), log: n.log, settings: n.settings, limits: n.limits,
 		tables: n.cfg.Tables, started: n.now(), now: n.now, catalog: n.catalog, durable: n.durable, alarms: n.alarms,
 		patience: relinkTime, conns: make(map[kernel.ConnectionID]*Conn), tokens: make(map[string]*Conn),
-		empty: make(chan struct{}), closed: make(chan struct{}),
+		parted: make(chan struct{}), empty: make(chan struct{}), closed: make(chan struct{}),
 	}
 	if b.tables == nil {
 		b.tables = noTables{}
@@ -223,7 +226,7 @@ func (b *Broker) Close(ctx context.Context) error {
 		<-b.closed
 		return nil
 	}
-	b.closing = true
+	b.closing, b.retired = true, true
 	conns := b.connections()
 	if len(conns) == 0 {
 		close(b.empty)
@@ -233,6 +236,7 @@ func (b *Broker) Close(ctx context.Context) error {
 	for _, c := range conns {
 		c.askToEnd(errStopping())
 	}
+	b.part(ctx)
 	select {
 	case <-b.empty:
 	case <-ctx.Done():

@@ -28,6 +28,7 @@ type Conn struct {
 	endOnce sync.Once
 	ended   func(reason error)
 
+	leaves sync.Once      // see Broker.leave
 	calls  sync.WaitGroup // changes under way; Add under mu while open
 	done   chan struct{}  // closed when Close has finished
 	mu     sync.Mutex
@@ -70,7 +71,7 @@ func (b *Broker) connect(id kernel.Identity, info kernel.ConnectionInfo, end fun
 	}
 	b.lockReplacing(info.Token)
 	defer b.mu.Unlock()
-	if b.closing {
+	if b.retired {
 		c.counters.Refused.Add(1)
 		return nil, errStopping()
 	}
@@ -158,9 +159,11 @@ func (c *Conn) own(id kernel.TopicID) {
 const minSweep = 64
 
 // Close ends the connection: members leave (giving back what they hold),
-// exclusive queues are deleted, a session is detached. Idempotent; every call
-// returns when that is done.
+// exclusive queues are deleted, a session is detached. While the broker closes it waits,
+// for 300 ms at most, until all others close as well. Idempotent; every call returns when
+// all is done.
 func (c *Conn) Close() {
+	c.leaves.Do(c.b.leave)
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()

@@ -1,0 +1,91 @@
+package broker
+
+import (
+	"context"
+	"time"
+)
+
+const (
+	// partTime is the longest that connections wait for each other when their facade ends
+	// in good order, and partLook how often it looks whether they still have to.
+	partTime = 300 * time.Millisecond
+	partLook = 2 * time.Millisecond
+)
+
+// part lets the connections of a facade that closes go when all have come to leave, and
+// what memory-only queues have for consumers is handed out; for 300 ms they wait for that.
+// Each has the outcome of all that it has published when it comes. Else what the last ones
+// publish would miss the exclusive queues of the first, and what has come to those would
+// go with them.
+func (b *Broker) part(ctx context.Context) {
+	defer close(b.parted)
+	late, cancel := context.WithTimeout(ctx, partTime)
+	defer cancel()
+	tick := time.NewTicker(partLook)
+	defer tick.Stop()
+	for !b.allLeave() || b.volatileReady() {
+		select {
+		case <-tick.C:
+		case <-late.Done():
+			return
+		case <-b.ctx.Done(): // the leadership is lost
+			return
+		}
+	}
+}
+
+// Retire says that Close comes soon: nobody connects any more, and connections that close
+// by themselves wait for the others already.
+func (b *Broker) Retire() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.retired = true
+}
+
+// leave is called by a connection that is about to close. While the facade closes it
+// waits for the others, and goes on to consume meanwhile.
+func (b *Broker) leave() {
+	b.mu.Lock()
+	waits := b.retired
+	if waits {
+		b.leaving++
+	}
+	b.mu.Unlock()
+	if !waits {
+		return
+	}
+	select {
+	case <-b.parted:
+	case <-b.ctx.Done():
+	}
+}
+
+func (b *Broker) allLeave() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.leaving == len(b.conns)
+}
+
+// volatileReady reports whether memory-only queues have records for their consumers.
+func (b *Broker) volatileReady() bool {
+	for _, t := range b.tenants.load() {
+		if t.volatileReady() {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *tenant) volatileReady() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, g := range t.groups {
+		if g.place != t.b.volatile {
+			continue
+		}
+		if ready, _, members, _, _ := g.place.Stats(g.id); ready > 0 && members > 0 {
+			return true
+		}
+	}
+	return false
+}
