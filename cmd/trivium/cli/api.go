@@ -124,10 +124,7 @@ func refusal(resp *http.Response, answer []byte) error {
 	}
 	reason := resp.Status
 	if json.Unmarshal(answer, &said) == nil && said.Error != "" {
-		reason = fmt.Sprint(said.Reason)
-		if resp.StatusCode == http.StatusNotFound && reason == "Not Found" {
-			reason = "there is no such thing at " + resp.Request.URL.Path
-		}
+		reason = plain(fmt.Sprint(said.Reason), resp.Request.URL)
 	}
 	return &refused{resp.StatusCode, reason}
 }

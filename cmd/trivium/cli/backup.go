@@ -52,6 +52,6 @@ func (a *app) backupCommand() *cobra.Command {
 		"`trivium restore` makes a data directory. All that was confirmed before is in it. On the volume of the\n" +
 		"data directory files are linked where that is possible: such a backup shares the fate of the disk."
 	cmd.Flags().StringVar(&to, "to", "", "`directory` on the node's machine, new or empty, absolute")
-	cmd.Flags().TextVar(&rate, "rate", rate, "bytes that are read in a second at most, 0 = no limit")
+	cmd.Flags().TextVar(&rate, "rate", rate, "`bytes` that are read in a second at most, such as 32MiB; 0 = no limit")
 	return cmd
 }

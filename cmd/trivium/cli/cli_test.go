@@ -243,3 +243,18 @@ func TestCredentials(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatIsNotThereIsNamed(t *testing.T) {
+	notFound := `{"error":"Object Not Found","reason":"Not Found"}`
+	for _, c := range []struct{ answer, line, want string }{
+		{notFound, "queue delete a/b", "there is no such thing: queue 'a/b' in tenant '/'"},
+		{notFound, "queue purge q -t x", "there is no such thing: queue 'q' in tenant 'x'"},
+		{notFound, "connection close nobody", "there is no such thing: connection 'nobody'"},
+		{notFound, "policy clear p --operator", "there is no such thing: operator policy 'p' in tenant '/'"},
+		{`{"error":"bad_request","reason":"vhost_not_found"}`, "queue declare q -t x", "there is no such tenant"},
+	} {
+		if _, _, err := run(t, http.StatusNotFound, c.answer, "", strings.Fields(c.line)...); err == nil || err.Error() != c.want {
+			t.Errorf("trivium %s: %v, want %q", c.line, err, c.want)
+		}
+	}
+}

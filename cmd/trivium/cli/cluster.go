@@ -147,7 +147,8 @@ func (a *app) clusterDrain() *cobra.Command {
 		return awaitDrained(c, args[0])
 	})
 	cmd.Long = "Have a node lead nothing, as before maintenance: its leaderships move to others, and none comes back\n" +
-		"until that is undone. Clients of all nodes are cut off for a moment if it served them."
+		"until that is undone. If it served, what clients of all nodes do waits for a moment, and some have to\n" +
+		"connect again."
 	cmd.Flags().BoolVar(&wait, "wait", false, "return when it leads nothing any more")
 	cmd.Flags().BoolVar(&undo, "undo", false, "it may lead again")
 	return cmd

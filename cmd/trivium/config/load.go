@@ -80,6 +80,8 @@ func (v *flagValue) Type() string {
 		return "duration"
 	case "int", "string", "bool":
 		return t
+	case "config.Bytes":
+		return "size"
 	default:
 		return "value"
 	}
