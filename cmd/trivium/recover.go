@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -35,6 +36,9 @@ func recoverCommand(out io.Writer) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := dataDirectory(dir); err != nil {
+				return err
+			}
 			if alone {
 				return recoverAlone(out, dir, accept, yes)
 			}
@@ -58,6 +62,22 @@ func recoverCommand(out io.Writer) *cobra.Command {
 	cmd.Flags().BoolVar(&alone, "alone", false, "go on without the other nodes of the cluster, which are lost")
 	cmd.Flags().BoolVar(&yes, "yes", false, "with --alone: the others will never come back, and what only they had is given up")
 	return cmd
+}
+
+// dataDirectory refuses a directory in which no node has ever been: all of one would
+// seem to be lost there, and giving that up would make a directory of it.
+func dataDirectory(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return usageError{fmt.Errorf("--data: %w", err)}
+	}
+	for _, e := range entries {
+		switch e.Name() {
+		case "node.json", "wal", "catalog", "placement-1", "kv":
+			return nil
+		}
+	}
+	return usageError{fmt.Errorf("--data %s is not the data directory of a node: nothing of one is in it", dir)}
 }
 
 func printFindings(out io.Writer, list []broker.Finding) {

@@ -242,3 +242,18 @@ func TestRecoverVersion(t *testing.T) {
 		t.Errorf("the log of another version was changed: %v", err)
 	}
 }
+
+// TestRecoverOfOtherDirectories: a path that is mistaken is neither damaged nor made a
+// data directory.
+func TestRecoverOfOtherDirectories(t *testing.T) {
+	dir := t.TempDir()
+	for _, how := range []string{"--check", "--accept-loss"} {
+		says(t, 2, []string{"recover", "--data", dir, how}, "not the data directory of a node")
+		says(t, 2, []string{"recover", "--data", filepath.Join(dir, "none"), how}, "no such file or directory")
+	}
+	left, err := os.ReadDir(dir)
+	must(t, err)
+	if len(left) > 0 {
+		t.Errorf("recover has left %v", left)
+	}
+}
