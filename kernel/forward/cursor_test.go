@@ -162,7 +162,6 @@ func TestCursorsAreBounded(t *testing.T) {
 	wantCode(t, err, kernel.CodeFenced)
 }
 
-
 // TestRetainedCompressed: what is much larger than it is stored comes in several parts.
 func TestRetainedCompressed(t *testing.T) {
 	n := serve(t, open(t, largeRecords))

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -56,6 +57,8 @@ func FuzzPublish(f *testing.F) {
 	r := kernel.Record{Key: []byte("k"), Value: []byte("v"), Timestamp: 5, Headers: []kernel.Header{{Key: "h"}, {Key: "i", Value: []byte("j")}}}
 	b, _ := appendPublish(nil, &publish{publisher: 1, number: 2, exchange: "x", key: "k"}, &r, &opt, nil)
 	f.Add(append(b, r.Value...))
+	b, _ = appendPublish(nil, &publish{publisher: 1, number: 3, key: "k", named: true, once: true, known: true, use: 7}, &r, &kernel.PublishOptions{ID: opt.ID}, nil)
+	f.Add(append(b, r.Value...))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var p, q publish
@@ -80,6 +83,49 @@ func FuzzPublish(f *testing.F) {
 	})
 }
 
+// FuzzRecord: what is no record is refused; what is one is written the same.
+func FuzzRecord(f *testing.F) {
+	r := kernel.Record{Key: []byte("k"), Value: []byte("v"), Timestamp: 5, Headers: []kernel.Header{{Key: "h"}, {Key: "i", Value: []byte("j")}}}
+	f.Add(appendRecord(nil, &r))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var one, two kernel.Record
+		in := read(b)
+		if in.record(&one); in.Err() != nil {
+			return
+		}
+		c := appendRecord(nil, &one)
+		if len(c) > recordSize(&one) {
+			t.Errorf("%d bytes, more than %d", len(c), recordSize(&one))
+		}
+		again := read(c)
+		if again.record(&two); again.Done() != nil || !bytes.Equal(appendRecord(nil, &two), c) {
+			t.Errorf("%x became %x", b, c)
+		}
+	})
+}
+
+// FuzzState: what a session is, and its pins, are refused or read the same.
+func FuzzState(f *testing.F) {
+	state := kernel.SessionState{ClientID: "c", Expiry: 5, ExpiresAt: time.Unix(5, 6), Subscriptions: []kernel.Subscription{{Filter: "f", QoS: 1, Options: 2, Identifier: 3}}}
+	pin := kernel.Pin{PinID: kernel.PinID{Number: 1, Count: 2}, Taken: true, Group: kernel.GroupAddress{Group: "g"}, Partition: 3, Offset: 4}
+	f.Add(appendState(nil, &state), appendPins(nil, []broker.SessionPin{{Pin: pin, Filter: "f"}, {Pin: pin}}))
+	f.Fuzz(func(t *testing.T, a, b []byte) {
+		in := read(a)
+		if s := in.state(); in.Done() == nil {
+			c := appendState(nil, &s)
+			if again := read(c).state(); !bytes.Equal(appendState(nil, &again), c) {
+				t.Errorf("%x became %x", a, c)
+			}
+		}
+		in = read(b)
+		if list := in.pins(); in.Done() == nil {
+			if again := read(appendPins(nil, list)).pins(); !slices.Equal(again, list) {
+				t.Errorf("%+v became %+v", list, again)
+			}
+		}
+	})
+}
+
 // seeds are streams of a client's node.
 func seeds() (list [][]byte) {
 	arg := func(m method, args []byte) []byte {
@@ -89,6 +135,7 @@ func seeds() (list [][]byte) {
 	join := appendAddress([]byte{9, 3}, &kernel.GroupAddress{Tenant: "/", Group: "q", Topic: "q"})
 	join = append(appendMemberOptions(join, &kernel.MemberOptions{Tag: "t"}), 1)
 	publish, _ := appendPublish(nil, &publish{publisher: 2, number: 1, key: "q"}, &kernel.Record{Value: []byte("v")}, &kernel.PublishOptions{}, nil)
+	once := named()
 	return [][]byte{
 		slices.Concat(frame(kindPublisher, []byte{2}), frame(kindPublish, append(publish, 'v')), frame(kindUnpublish, []byte{2}), frame(kindLeft, nil)),
 		slices.Concat(frame(kindPool, []byte{3, 20}), frame(kindPoolPut, []byte{3, 2}), frame(kindUnpool, []byte{3})),
@@ -96,7 +143,22 @@ func seeds() (list [][]byte) {
 			frame(kindCredit, []byte{9, 20}), frame(kindSettle, []byte{9, 0, 0, 0, 2}), arg(methodStop, []byte{9}), arg(methodAcquire, []byte{9, 2, 127}), arg(methodLeave, []byte{9})),
 		slices.Concat(arg(methodQueue, name), arg(methodExchange, name), arg(methodHasTag, name), arg(methodAddress, name), arg(methodPool, []byte{9, 3})),
 		frame(kindDescribed, appendChannels(nil, []kernel.ChannelStatus{{Number: 1}})),
+		slices.Concat(arg(methodSubscribe, append(appendSubscription([]byte{0, 1, 60}, &kernel.Subscription{Filter: "a", QoS: 2}), 0)),
+			frame(kindCredit, []byte{60, 20}), frame(kindPin, []byte{60, 1, 1, 0, 0}), frame(kindTake, []byte{60, 1, 1, 0, 0}), frame(kindUnpin, []byte{60, 1, 1}),
+			arg(methodRead, []byte{60, 0, 0}), arg(methodHold, []byte{60, 1, 0, 0}), frame(kindLetMember, []byte{60}), arg(methodUnsubscribe, []byte{1, 'a'})),
+		slices.Concat(arg(methodSubscribe, appendSubscription([]byte{1, 1, 61}, &kernel.Subscription{Filter: "b"})), frame(kindRefuse, []byte{60, 1, 1, 0, 0})),
+		slices.Concat(arg(methodRelease, []byte{2, 1, 2}), arg(methodPinNumber, []byte{1, 1}), frame(kindUnpinNumber, []byte{1, 1}), arg(methodPins, nil)),
+		slices.Concat(arg(methodNext, []byte{8, 1, 1, '#', 2, 2, 0}), frame(kindLetCursor, []byte{8}), arg(methodRetainedAgain, []byte{1, 'a', 1})),
+		slices.Concat(arg(methodSetWill, appendWill(nil, &kernel.Will{Topic: "w", Delay: 1, Record: kernel.Record{Value: []byte("v")}})), arg(methodDropWill, nil)),
+		slices.Concat(arg(methodKeep, []byte{2, 'x'}), arg(methodKept, nil), frame(kindLiveTaken, []byte{0}), arg(methodDetach, []byte{2, 0})),
+		slices.Concat(frame(kindPublisher, []byte{2}), frame(kindPublish, append(once, 'v')), arg(methodDetach, []byte{0, 1}), frame(kindLeft, nil)),
 	}
+}
+
+// named is a publish to a topic under a number.
+func named() []byte {
+	b, _ := appendPublish(nil, &publish{publisher: 2, number: 1, key: "a", named: true, once: true, use: 3}, &kernel.Record{Value: []byte("v")}, &kernel.PublishOptions{}, nil)
+	return b
 }
 
 // FuzzSession: no bytes of another node do more to the one that serves than end their
@@ -108,30 +170,13 @@ func FuzzSession(f *testing.F) {
 	server := NewServer(nil, zerolog.Nop())
 	b := open(f)
 	server.serving = func() *broker.Broker { return b }
-	hello := frame(kindOpen, appendInfo(appendIdentity(nil, kernel.Identity{User: "guest", Tenant: "/"}), &kernel.ConnectionInfo{Protocol: "fuzz"}))
+	n := &network{t: f, server: server}
 	f.Fuzz(func(t *testing.T, stream []byte) {
-		near, far := pipe()
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			_ = server.ServeClient("2", far)
-		}()
-		read := make(chan struct{})
-		go func() {
-			defer close(read)
-			for {
-				select {
-				case <-near.in:
-				case <-done:
-					return
-				}
-			}
-		}()
-		_ = near.Send(hello)
-		_ = near.Send(stream)
-		close(near.over)
-		<-done
-		<-read
+		b := n.bare(t)
+		b.ask(attaching(broker.Attaching{ClientID: "fuzz"}))
+		b.send(stream)
+		b.over()
+		_ = b.wait()
 	})
 }
 
@@ -151,6 +196,9 @@ func FuzzLink(f *testing.F) {
 	f.Add(slices.Concat(frame(kindEnded, appendError([]byte{1}, errGone())), frame(kindEnd, appendError(nil, errGone())), frame(kindDescribe, nil)))
 	f.Add(frame(kindAlarms, appendAlarms(nil, &broker.Alarms{Disk: broker.Alarm{On: true}})))
 	f.Add(frame(kindResult, []byte{3, 0}))
+	f.Add(frame(kindOutcomes, []byte("\x02\x01\x01\x01\x00trailing")))
+	live := appendRecord(codec.AppendString([]byte{1, 5}, "a"), &kernel.Record{Value: []byte("v")})
+	f.Add(slices.Concat(frame(kindLive, live), frame(kindLive, live), frame(kindClaimed, []byte{2}), frame(kindPinned, []byte{1, 0, 1, 7}), frame(kindTaken, []byte{1, 0, 1, 7})))
 	f.Fuzz(func(t *testing.T, stream []byte) {
 		near, far := pipe()
 		l := newLink(deaf{near}, nil, func(error) {})
@@ -160,8 +208,11 @@ func FuzzLink(f *testing.F) {
 			t.Fatal(err)
 		}
 		l.out.mu.Lock()
-		m := &member{link: l, id: l.nextID(), to: newInbox(), credit: 5}
+		to := newSubscriber()
+		m := &member{link: l, id: l.nextID(), to: to, credit: 5}
 		l.members[m.id] = m
+		l.live.feeds[m.id] = &feed{to: to}
+		l.attached = &attached{link: l, id: 2, taken: func() {}}
 		l.out.mu.Unlock()
 		done := newOutcomes()
 		p := l.Publisher(done)

@@ -146,12 +146,13 @@ type network struct {
 	work   sync.WaitGroup
 	spoil  func([]byte) []byte // what clients send
 	near   *end                // the last that was opened
+	far    *end
 }
 
 func (n *network) OpenClient(context.Context, string) (Stream, error) {
 	near, far := pipe()
 	near.spoil = n.spoil
-	n.near = near
+	n.near, n.far = near, far
 	n.work.Go(func() {
 		if err := n.server.ServeClient("2", far); err == nil {
 			close(far.over)

@@ -21,6 +21,7 @@ type pressure struct {
 	list    []held
 	bytes   int
 	waiting bool // retry runs
+	over    bool // nothing is published any more
 }
 
 // held is a publish that waits.
@@ -62,6 +63,9 @@ func (c *session) publish(body []byte) error {
 	}
 	c.out.mu.Unlock()
 	switch {
+	case h.over:
+		h.refuse(f, errGone())
+		return nil
 	case len(h.list) > 0 && h.p.mandatory:
 		f.answer(h.p.number, 0, errPressed)
 		return nil
@@ -216,4 +220,22 @@ func (h *pressure) end() {
 		}
 		h.drop()
 	}
+}
+
+// stop refuses what is held and all that comes: when it returns nothing is published any
+// more.
+func (h *pressure) stop() {
+	h.mu.Lock()
+	h.over = true
+	h.mu.Unlock()
+	h.end()
+}
+
+// refuse refuses h.p. The caller holds h.mu.
+func (h *pressure) refuse(f *feeder, err error) {
+	if h.p.mandatory {
+		f.answer(h.p.number, 0, err)
+		return
+	}
+	f.refuse(h.p.number, err)
 }

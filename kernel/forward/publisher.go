@@ -186,37 +186,44 @@ func (p *publisher) land(f *flight) {
 	}
 }
 
-// onOutcomes handles outcomes in runs.
+// onOutcomes handles outcomes in runs. Those before what is wrong with them are told.
 func (l *link) onOutcomes(r *reader) error {
 	l.out.mu.Lock()
 	p := l.publishers[r.Uint()]
 	l.finished = l.finished[:0]
+	err := p.landRuns(r)
+	l.changed.Broadcast()
+	l.out.mu.Unlock()
+	if err == nil {
+		err = r.done(kindOutcomes)
+	}
+	if p != nil {
+		p.tellAll(l.finished)
+		clear(l.finished)
+	}
+	return err
+}
+
+// landRuns ends the flights whose outcomes have come, of no publisher if p is nil. The
+// caller holds out.mu.
+func (p *publisher) landRuns(r *reader) error {
 	for range r.Count() {
 		first, n, err := r.Uint(), r.Uint(), r.error()
 		if r.Err() != nil {
 			break
 		}
 		if p == nil || first < p.base || first >= p.next || n > p.next-first {
-			l.out.mu.Unlock()
 			return fmt.Errorf("%w: the outcome of no publish", errMalformed)
 		}
 		for ; n > 0; first, n = first+1, n-1 {
 			f := p.at(first)
 			if first < p.base || f.state == landed {
-				l.out.mu.Unlock()
 				return fmt.Errorf("%w: a second outcome of a publish", errMalformed)
 			}
-			l.finished = append(l.finished, finished{token: f.token, err: err})
+			p.link.finished = append(p.link.finished, finished{token: f.token, err: err})
 			p.land(f)
 		}
 	}
-	l.changed.Broadcast()
-	l.out.mu.Unlock()
-	if err := r.done(kindOutcomes); err != nil || p == nil {
-		return err
-	}
-	p.tellAll(l.finished)
-	clear(l.finished)
 	return nil
 }
 

@@ -27,6 +27,7 @@ type Server struct {
 	mu     sync.Mutex
 	closed bool
 	open   map[*session]struct{}
+	tokens map[string]*session // of open those that have one, the latest of each
 	work   sync.WaitGroup
 	scrams scrams
 }
@@ -37,7 +38,7 @@ var _ cluster.ClientServer = (*Server)(nil)
 // leadership, nil while another node serves: then clients are refused with
 // CodeUnavailable. It is called for each client and login, from any goroutine.
 func NewServer(serving func() *broker.Broker, log zerolog.Logger) *Server {
-	return &Server{serving: serving, log: log, open: make(map[*session]struct{})}
+	return &Server{serving: serving, log: log, open: make(map[*session]struct{}), tokens: make(map[string]*session)}
 }
 
 // Close ends all streams and waits for what they have started. Clients should have left
@@ -56,6 +57,7 @@ func (s *Server) Close() {
 // ServeClient implements cluster.ClientServer.
 func (s *Server) ServeClient(from string, stream Stream) error {
 	c := newSession(stream)
+	c.server = s
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()
@@ -69,6 +71,9 @@ func (s *Server) ServeClient(from string, stream Stream) error {
 	defer func() {
 		s.mu.Lock()
 		delete(s.open, c)
+		if s.tokens[c.token] == c {
+			delete(s.tokens, c.token)
+		}
 		s.mu.Unlock()
 	}()
 	err := c.run(s.serving())
@@ -76,6 +81,21 @@ func (s *Server) ServeClient(from string, stream Stream) error {
 		s.log.Error().Err(err).Str("node", from).Msg("the connection of a client of another node is ended")
 	}
 	return err
+}
+
+// replace notes that a session is a client's latest: what is still to be read of an earlier
+// one, whose stream may have broken at the client's end only, is not published any more.
+func (s *Server) replace(c *session, token string) {
+	if token == "" {
+		return
+	}
+	s.mu.Lock()
+	before := s.tokens[token]
+	c.token, s.tokens[token] = token, c
+	s.mu.Unlock()
+	if before != nil {
+		before.pressure.stop()
+	}
 }
 
 // AnswerLogin implements cluster.ClientServer.

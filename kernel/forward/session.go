@@ -28,6 +28,8 @@ var errLeft = errors.New("forward: the client has left")
 
 // session is a client of another node at the broker.
 type session struct {
+	server   *Server
+	token    string // of the client's connection; guarded by server.mu
 	stream   Stream
 	out      outbox
 	conn     *broker.Conn
@@ -138,6 +140,7 @@ func (c *session) open(b *broker.Broker, k kind, r *reader) error {
 	err := errGone()
 	var conn *broker.Conn
 	if b != nil {
+		c.server.replace(c, info.Token)
 		conn, err = b.Connect(id, info, c.ending)
 	}
 	c.out.mu.Lock()
