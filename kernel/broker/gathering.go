@@ -44,5 +44,8 @@ func (b *Broker) Gathered(ctx context.Context) {
 	}
 }
 
+// Gathered is Broker.Gathered.
+func (c *Conn) Gathered(ctx context.Context) { c.b.Gathered(ctx) }
+
 // gathers reports whether Gather has not ended yet. It costs an atomic load.
 func (a *alarms) gathers() bool { return a.now.Load().Leader.On }

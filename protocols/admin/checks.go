@@ -24,12 +24,9 @@ func (c *call) checkResult(failed string, more map[string]any) error {
 }
 
 // checkAlarms is GET /api/health/checks/alarms and local-alarms. A node that does
-// not serve fails it as well.
+// not serve fails it as well. That one has just begun to is no alarm.
 func checkAlarms(c *call) error {
 	alarms := c.s.node.Alarms()
-	if !alarms.Any() {
-		return checkServing(c)
-	}
 	on := []map[string]string{}
 	for _, a := range []struct {
 		name  string
@@ -38,6 +35,9 @@ func checkAlarms(c *call) error {
 		if a.alarm.On {
 			on = append(on, map[string]string{"node": c.s.name(), "resource": a.name, "detail": a.alarm.Reason})
 		}
+	}
+	if len(on) == 0 {
+		return checkServing(c)
 	}
 	return c.checkResult("There are alarms in effect in the cluster", map[string]any{"alarms": on})
 }
@@ -133,6 +133,7 @@ func checkAliveness(c *call) error {
 		out := make(outcome, 1)
 		p := conn.Publisher(out)
 		defer p.Close()
+		conn.Gathered(c.r.Context())
 		if _, err := p.ToExchange("", alivenessQueue, r, kernel.PublishOptions{Mandatory: true}, 0); err != nil {
 			return err
 		}

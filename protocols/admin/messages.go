@@ -84,6 +84,7 @@ func publish(c *call) error {
 		out := make(outcome, 1)
 		p := conn.Publisher(out)
 		defer p.Close()
+		conn.Gathered(c.r.Context()) // nobody would try it again
 		matched, err := p.ToExchange(x.Name, *b.Key, r, opt, 0)
 		if err != nil || matched == 0 {
 			return err
