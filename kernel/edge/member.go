@@ -219,13 +219,6 @@ func (m *member) Credit(n int) {
 	}
 }
 
-// at returns the membership in use.
-func (m *member) at() (in Member, ready <-chan struct{}) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.inner, m.ready
-}
-
 // Pool is broker.Member.Pool. held is called again if a host is lost meanwhile.
 func (m *member) Pool(under Pool, held func() int) {
 	p, counted := under.(*pool), 0
@@ -285,7 +278,9 @@ func (m *member) Settle(o kernel.Outcome, partition int32, first, last int64) {
 // Acquire is broker.Member.Acquire.
 func (m *member) Acquire(max int, fn func(batch []kernel.Delivery, ready int64)) error {
 	for {
-		in, ready := m.at()
+		m.mu.Lock()
+		in, on, ready := m.inner, m.on, m.ready
+		m.mu.Unlock()
 		if in == nil {
 			select {
 			case <-ready:
@@ -294,11 +289,13 @@ func (m *member) Acquire(max int, fn func(batch []kernel.Delivery, ready int64))
 				return errClosed
 			}
 		}
-		l := m.c.now.Load()
 		err := in.Acquire(max, func(batch []kernel.Delivery, ready int64) {
 			fn(m.took(batch, 0), ready)
 		})
-		if !again(err) || l != nil && !m.c.left(m.c.stop, l) {
+		if !again(err) || !m.c.left(m.c.stop, on) {
+			return err
+		}
+		if _, err := m.c.linked(m.c.stop); err != nil { // what the link had goes with it, a moment later
 			return err
 		}
 	}

@@ -3,6 +3,7 @@ package edge
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
 )
@@ -133,14 +134,33 @@ func (p *publisher) Settle(ctx context.Context) error {
 	return p.inner.Settle(ctx)
 }
 
-// settleOn waits for what was published through a link that is left.
+// settleOn waits for what was published through a link that is left, and for the publish
+// that is under way there, which a host that hangs may hold up: not longer than ctx. What
+// is published meanwhile is refused, and waits for nothing.
 func (p *publisher) settleOn(ctx context.Context, l *link) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.on != l {
+	for !p.mu.TryLock() {
+		if err := pass(ctx, time.Millisecond); err != nil {
+			return err
+		}
+	}
+	on, in := p.on, p.inner // which nobody publishes to any more
+	p.mu.Unlock()
+	if on != l {
 		return nil
 	}
-	return p.inner.Settle(ctx)
+	return in.Settle(ctx)
+}
+
+// pass waits for d, or for the end of ctx, which is an error.
+func pass(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Close is broker.Publisher.Close. What is published all the same, as front-ends do that
