@@ -230,9 +230,6 @@ func (a *attached) become(m *member, filter string, what became) {
 		a.feeds[filter] = m
 		if what.kind == becameMember {
 			delete(l.live.feeds, m.id)
-		} else {
-			m.over, m.left = true, true
-			delete(l.members, m.id)
 		}
 	}
 	if old != nil {

@@ -256,3 +256,37 @@ func TestSubscribeOften(t *testing.T) {
 		return len(far.members) <= 1
 	})
 }
+
+// TestWithdrawnRight: a subscription that ends because its client may not have it any more
+// says so, whatever feeds it.
+func TestWithdrawnRight(t *testing.T) {
+	b := open(t)
+	if err := b.PutUser(soon(t), broker.UserSpec{Name: "u", NoPassword: true}); err != nil {
+		t.Fatal(err)
+	}
+	grant := func(all string) {
+		t.Helper()
+		if err := b.PutPermission(soon(t), kernel.Permission{Tenant: "/", User: "u", Configure: all, Write: all, Read: all}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	grant(".*")
+	in, err := NewHost(serve(t, b), "1").Connect(kernel.Identity{User: "u", Tenant: "/"}, kernel.ConnectionInfo{Protocol: "mqtt"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &client{Link: in, t: t}
+	t.Cleanup(c.Close)
+	s := c.kept("c")
+	stored, live := newSubscriber(), newSubscriber()
+	s.one(t, "a", 1, stored)
+	s.one(t, "b", 0, live)
+	grant("^$")
+	for _, to := range []*subscriber{stored, live} {
+		to.until(t, func() bool { return to.ended != nil })
+		wantCode(t, to.ended, kernel.CodeAccessRefused)
+	}
+	if list := s.State().Subscriptions; len(list) != 0 {
+		t.Errorf("the state is as of the beginning, and says %+v", list)
+	}
+}

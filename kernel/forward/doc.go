@@ -24,6 +24,13 @@
 //	described  the channels of the connection
 //	left       the last
 //
+// and of a session that is attached, which a link has one of at a time:
+//
+//	pin, take, refuse, unpin  a record, and a number, of a member of the session
+//	unpin number              the number of no member
+//	live taken                bytes of live messages that the front-end has taken
+//	let member, let cursor    nobody has it any more: what is kept for it can go
+//
 // To the node of the client:
 //
 //	opened     the answer to open, with the alarms; or refused, and the stream ends
@@ -37,17 +44,35 @@
 //	leave      the broker stops: the client says left soon
 //	end        the broker wants the connection closed, and why
 //	describe   the channels are asked for
+//	claimed    another connection wants the session
+//	live       a message for a live feed: who has published it, its name, the record
+//	pinned, taken  what has become of pins of a member
+//
+// A publish to a topic says so, with the number of the session that it uses if it is to be
+// stored once; its outcome may be that it had no target. All else of a session are calls:
+// to attach and detach it, subscriptions, pages of what is retained, the will. Nodes of
+// earlier versions do not know of sessions: cluster.Member.Takes says who does. All that
+// carries AMQP is as it was.
+//
+// When a stream breaks, the session of a client that may come back through another one
+// (kernel.ConnectionInfo.Token) is suspended: its will waits for that.
 //
 // # What is bounded
 //
 // Publishes whose outcome is not known: 4 MiB of a link, or one message. Deliveries that
 // wait to be sent: about 2 MiB of a link, or one message; beyond that credit is taken
 // back from the broker, and given again as the stream drains. Deliveries that a front-end
-// does not admit wait at its node, as many as were under way. Calls under way: 128.
+// does not admit wait at its node, as many as were under way. Live messages that the
+// front-end has not taken: 1 MiB of a link, or 64 KiB and one message; beyond that a live
+// feed is full to its publishers. They wait at the client's node, in order, and nothing
+// else waits for them. A page of what is retained: 1 MiB and one message, which is sent
+// after the front-end has admitted it if it is large. Cursors: 1,024 of a session; members
+// that were not let go of: 131,072. Calls under way: 128. What is left with a session: 16
+// MiB. Logins in several messages that have begun: 8,192 of a node, for a minute.
 // Between the two, what HTTP/2 lets a stream have under way. Whoever breaks one of these
 // has its stream ended.
 //
 // Publishes that the broker refuses for want of disk or memory, because an alarm is news
 // to the client's node, wait at the node that serves, in order; credit and settlements
-// pass them.
+// pass them. Those to topics whose client knew of the alarm are refused.
 package forward

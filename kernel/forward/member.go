@@ -301,6 +301,7 @@ func (l *link) onEnded(r *reader) error {
 	l.out.mu.Lock()
 	tell := !m.left
 	m.over, m.waits = true, nil
+	delete(l.live.feeds, id)
 	l.out.mu.Unlock()
 	if tell {
 		m.to.Ended(reason)
