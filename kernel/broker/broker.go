@@ -220,13 +220,14 @@ func (b *Broker) Counters(p kernel.Protocol) *Counters { return b.node.Counters(
 // and when they have, or ctx ends, what is left is closed by force. The replicas
 // stay, unless Open has made them. Idempotent.
 func (b *Broker) Close(ctx context.Context) error {
+	b.Retire()
 	b.mu.Lock()
 	if b.closing {
 		b.mu.Unlock()
 		<-b.closed
 		return nil
 	}
-	b.closing, b.retired = true, true
+	b.closing = true
 	conns := b.connections()
 	if len(conns) == 0 {
 		close(b.empty)
@@ -236,7 +237,6 @@ func (b *Broker) Close(ctx context.Context) error {
 	for _, c := range conns {
 		c.askToEnd(errStopping())
 	}
-	b.part(ctx)
 	select {
 	case <-b.empty:
 	case <-ctx.Done():

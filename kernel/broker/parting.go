@@ -1,9 +1,6 @@
 package broker
 
-import (
-	"context"
-	"time"
-)
+import "time"
 
 const (
 	// partTime is the longest that connections wait for each other when their facade ends
@@ -17,16 +14,16 @@ const (
 // Each has the outcome of all that it has published when it comes. Else what the last ones
 // publish would miss the exclusive queues of the first, and what has come to those would
 // go with them.
-func (b *Broker) part(ctx context.Context) {
+func (b *Broker) part() {
 	defer close(b.parted)
-	late, cancel := context.WithTimeout(ctx, partTime)
-	defer cancel()
+	late := time.NewTimer(partTime)
+	defer late.Stop()
 	tick := time.NewTicker(partLook)
 	defer tick.Stop()
 	for !b.allLeave() || b.volatileReady() {
 		select {
 		case <-tick.C:
-		case <-late.Done():
+		case <-late.C:
 			return
 		case <-b.ctx.Done(): // the leadership is lost
 			return
@@ -35,11 +32,14 @@ func (b *Broker) part(ctx context.Context) {
 }
 
 // Retire says that Close comes soon: nobody connects any more, and connections that close
-// by themselves wait for the others already.
+// by themselves wait for the others already. It does not wait.
 func (b *Broker) Retire() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.retired = true
+	if !b.retired {
+		b.retired = true
+		b.watcher.Go(b.part)
+	}
 }
 
 // leave is called by a connection that is about to close. While the facade closes it

@@ -55,7 +55,7 @@ func TestClientsLeaveTogether(t *testing.T) {
 		declare(t, first, QueueSpec{Name: "mine", Exclusive: true})
 		_, in := consume(t, first, "mine", kernel.MemberOptions{AutoSettle: true}, 10)
 		if retired {
-			b.Retire()
+			b.Retire() // Close may come much later
 			first.askToEnd(errStopping())
 			if _, err := b.Connect(last.Identity(), kernel.ConnectionInfo{Protocol: "test"}, nil); kernel.CodeOf(err) != kernel.CodeUnavailable {
 				t.Error(err)
@@ -87,5 +87,15 @@ func TestPartingIsBounded(t *testing.T) {
 	c = connect(t, b)
 	b.Retire()
 	b.lose()
+	c.Close()
+}
+
+// TestWhoLeavesBeforeTheEndWaitsForNoClose: connections that are awaited before the facade
+// is closed, as a server does that shuts down, are not held up until then.
+func TestWhoLeavesBeforeTheEndWaitsForNoClose(t *testing.T) {
+	b := open(t, t.TempDir())
+	connect(t, b) // stays
+	c := connect(t, b)
+	b.Retire()
 	c.Close()
 }
