@@ -11,8 +11,8 @@ const musterTime = time.Second
 
 // muster has the connections of an edge begin to publish together when another host
 // serves. Each makes anew what lives in memory only, and what one publishes would miss
-// the queues of those that are not there yet. For those of other nodes the host waits (broker.Broker.Gather),
-// if it is not of an earlier version. Safe for concurrent use.
+// the queues of those that are not there yet. For those of other nodes the host waits
+// (broker.Broker.Gather), if it is not of an earlier version. Safe for concurrent use.
 type muster struct {
 	mu   sync.Mutex
 	away int           // connections that are being linked anew
