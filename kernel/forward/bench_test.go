@@ -127,3 +127,42 @@ func BenchmarkConfirm(b *testing.B) {
 		}
 	})
 }
+
+// counter is a live subscriber that takes all.
+type counter struct {
+	*subscriber
+	n, want int
+	done    chan struct{}
+}
+
+func (c *counter) Live(*kernel.LiveMessage, uint64) bool {
+	if c.n++; c.n == c.want {
+		close(c.done)
+	}
+	return true
+}
+
+// BenchmarkLive publishes to a topic that only a live feed reads, both of the same client
+// of another node.
+func BenchmarkLive(b *testing.B) {
+	br, first, second := nodes(b)
+	c := across(b, first, second)
+	s := c.brief("c")
+	to := &counter{subscriber: newSubscriber(), want: b.N, done: make(chan struct{})}
+	out := s.Subscribe(soon(b), []broker.SubscribeSpec{{Subscription: kernel.Subscription{Filter: "a", QoS: 1}, To: to, Live: to}})
+	if out[0].Err != nil {
+		b.Fatal(out[0].Err, br)
+	}
+	done := &ticket{free: make(chan struct{}, 1000)}
+	p := c.Publisher(done).(edge.SessionPublisher)
+	r := &kernel.Record{Key: []byte("a"), Value: make([]byte, 100), Timestamp: 1}
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range b.N {
+		done.free <- struct{}{}
+		if _, err := p.ToTopic("a", r, uint64(i)); err != nil {
+			b.Fatal(err)
+		}
+	}
+	<-to.done
+}

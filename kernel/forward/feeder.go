@@ -24,7 +24,9 @@ type feeder struct {
 	came, done uint64
 	over       bool                // nothing more comes
 	calling    uint64              // the publish to a topic that the broker is given now, 0 = none
-	early      *kernel.Result      // its outcome, which came meanwhile
+	early      bool                // its outcome came meanwhile
+	earlyErr   error               // that outcome
+	due        bool                // it is among session.due
 	unmatched  map[uint64]struct{} // those without target whose outcome is to come
 }
 
@@ -66,7 +68,7 @@ func (f *feeder) Completed(number uint64, res kernel.Result) {
 	f.session.out.mu.Lock()
 	defer f.session.out.mu.Unlock()
 	if number == f.calling {
-		f.early = &res
+		f.early, f.earlyErr = true, res.Err
 		return
 	}
 	if _, none := f.unmatched[number]; none {
@@ -81,30 +83,46 @@ func (f *feeder) Completed(number uint64, res kernel.Result) {
 func (f *feeder) begin(number uint64) {
 	f.session.out.mu.Lock()
 	defer f.session.out.mu.Unlock()
-	f.calling, f.early = number, nil
+	f.calling, f.early = number, false
 }
 
-// begun ends begin, with what the broker has returned.
+// begun ends begin, with what the broker has returned. An outcome that there is already
+// waits for flushDue.
 func (f *feeder) begun(number uint64, matched int, err error) {
-	f.session.out.mu.Lock()
-	defer f.session.out.mu.Unlock()
-	early := f.early
-	f.calling, f.early = 0, nil
+	c := f.session
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	early, outcome := f.early, f.earlyErr
+	f.calling, f.early, f.earlyErr = 0, false, nil
 	switch {
 	case err != nil: // there is no other outcome
-	case early == nil && matched > 0:
-	case early == nil:
+	case !early && matched > 0:
+	case !early:
 		if f.unmatched == nil {
 			f.unmatched = make(map[uint64]struct{})
 		}
 		f.unmatched[number] = struct{}{}
 	default:
 		if matched == 0 {
-			early.Err = unmatched(early.Err)
+			outcome = unmatched(outcome)
 		}
-		f.note(number, early.Err)
+		if f.note(number, outcome); !f.due {
+			f.due = true
+			c.due = append(c.due, f)
+		}
+	}
+}
+
+// flushDue tells the outcomes that were there at once, of all that came together.
+func (c *session) flushDue() {
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	for i, f := range c.due {
+		c.due[i] = nil
+		f.due = false
 		f.flush()
 	}
+	c.due = c.due[:0]
 }
 
 // errUnmatched is the outcome of a publish to a topic that had no target.

@@ -180,13 +180,14 @@ func (l *link) Close() {
 
 // handle handles a frame. An error ends the link.
 func (l *link) handle(k kind, body []byte) error {
+	if k == kindLive && l.isOpen {
+		return l.onLive(body)
+	}
 	r := read(body)
 	if !l.isOpen {
 		return l.welcome(k, r)
 	}
 	switch k {
-	case kindLive:
-		return l.onLive(body)
 	case kindPinned, kindTaken:
 		return l.onPinned(k, r)
 	case kindClaimed:

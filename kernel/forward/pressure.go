@@ -94,30 +94,32 @@ var errPressed = &kernel.Error{Code: kernel.CodePressure, Detail: "the node that
 // it.
 func (h *pressure) named(f *feeder, s *broker.Session) (pressed bool) {
 	p := &h.p
-	publish := func() (int, error) {
-		switch {
-		case p.once && p.retain:
-			return f.p.RetainOnce(s, p.use, p.key, &p.record, p.number)
-		case p.once:
-			return f.p.ToTopicOnce(s, p.use, p.key, &p.record, p.number)
-		case p.retain:
-			return f.p.Retain(p.key, &p.record, p.number)
-		}
-		return f.p.ToTopic(p.key, &p.record, p.number)
-	}
 	f.begin(p.number)
 	var matched int
 	var err error
 	if p.id == (kernel.DedupID{}) {
-		matched, err = publish()
+		matched, err = p.toTopic(f.p, s)
 	} else {
-		matched, err = f.p.Identified(p.id, publish)
+		matched, err = f.p.Identified(p.id, func() (int, error) { return p.toTopic(f.p, s) })
 	}
 	f.begun(p.number, matched, err)
 	if pressed = err != nil && kernel.CodeOf(err) == kernel.CodePressure && !p.known; err != nil && !pressed {
 		f.refuse(p.number, err)
 	}
 	return pressed
+}
+
+// toTopic publishes to the topic, under a number of s if it is to be stored once.
+func (p *publish) toTopic(to *broker.Publisher, s *broker.Session) (matched int, err error) {
+	switch {
+	case p.once && p.retain:
+		return to.RetainOnce(s, p.use, p.key, &p.record, p.number)
+	case p.once:
+		return to.ToTopicOnce(s, p.use, p.key, &p.record, p.number)
+	case p.retain:
+		return to.Retain(p.key, &p.record, p.number)
+	}
+	return to.ToTopic(p.key, &p.record, p.number)
 }
 
 // try publishes h.p, unless it has to wait. s is the session whose number it uses. The
@@ -181,6 +183,7 @@ func (h *pressure) drain() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	defer h.p.reset()
+	defer h.session.flushDue()
 	for len(h.list) > 0 {
 		one := h.list[0]
 		if err := h.p.read(one.body); err != nil { // it was read before

@@ -57,9 +57,10 @@ type session struct {
 	asking     chan struct{} // closed when the channels are here; nil = nobody asks
 	silent     bool          // the client did not answer in time
 	channels   []kernel.ChannelStatus
-	holding    *holding // nil = no session is attached
-	attaching  bool     // one is being
-	flow       flow     // of live messages
+	due        []*feeder // see flushDue
+	holding    *holding  // nil = no session is attached
+	attaching  bool      // one is being
+	flow       flow      // of live messages
 }
 
 func newSession(s Stream) *session {
@@ -117,7 +118,9 @@ func (c *session) receive(fn func(kind, []byte) error) error {
 		if err != nil {
 			return err
 		}
-		if err := c.frames.feed(b, fn); err != nil {
+		err = c.frames.feed(b, fn)
+		c.flushDue()
+		if err != nil {
 			return err
 		}
 	}
