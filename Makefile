@@ -35,8 +35,9 @@ crash: build ## long crash run: many rounds of kill -9, many more simulated hist
 	TRIVIUM_BIN=$(abspath $(BIN)) TRIVIUM_CRASH_ROUNDS=200 $(GO) test -count=1 -timeout 2h -run 'Kill' -v ./integration/crash
 	TRIVIUM_HISTORIES=200000 $(GO) test -count=1 -timeout 2h -run 'Histor' -v ./kernel/placement
 
-simulate: ## many simulated histories of clusters: SEEDS (default 200000) from FIRST (default 1)
+simulate: ## many simulated histories: SEEDS of clusters (default 200000), EDGES of edges (5000), from FIRST (1)
 	TRIVIUM_HISTORIES=$(or $(SEEDS),200000) TRIVIUM_SEED=$(or $(FIRST),1) $(GO) test -count=1 -timeout 24h -run '^Test(Cluster|Catalog)Histories$$' -v ./kernel/placement ./metasvc
+	TRIVIUM_HISTORIES=$(or $(EDGES),5000) TRIVIUM_SEED=$(or $(FIRST),1) $(GO) test -count=1 -timeout 24h -run '^TestEdgeHistories$$' -v ./kernel/forward
 
 test-cluster: build ## three nodes: every nemesis once, failover and drain times, two versions side by side (6-9 minutes; links need root)
 	TRIVIUM_BIN=$(abspath $(BIN)) TRIVIUM_NEMESES=1 $(GO) test -count=1 -timeout 20m -v ./integration/cluster/... ./integration/harness
