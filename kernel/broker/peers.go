@@ -236,12 +236,15 @@ func (n *Node) attach() {
 	}
 	n.cluster.Attach(cluster.Replicas{Catalog: n.catalog, Groups: []cluster.Group{
 		{ID: metasvc.CatalogGroup, Raft: n.catalog.Raft(), Barrier: n.catalogBarrier},
-		{ID: durablePlacement, Raft: n.durable.Raft(), Whole: n.durable.Whole, Segment: func(id uint64) (cluster.Segment, int64, error) {
+		{ID: durablePlacement, Raft: n.durable.Raft(), Whole: n.eligible, Segment: func(id uint64) (cluster.Segment, int64, error) {
 			return n.durable.OpenSegment(id)
 		}, Barrier: n.durable.Seal, HandOver: n.handOverTo},
 	}})
 	n.aligner.Go(n.align)
 }
+
+// eligible reports whether the leadership may be passed on to this node.
+func (n *Node) eligible() bool { return n.durable.Whole() && n.durable.Raft().MayVote() }
 
 // transport returns what makes the transport of a Raft group, nil without a
 // cluster listener.

@@ -66,7 +66,8 @@ type Segment interface {
 type Group struct {
 	ID   uint32
 	Raft *raftgroup.Group
-	// Whole reports whether the replica has all that it has applied; nil = always.
+	// Whole reports whether the replica has all that it has applied, and the node may be
+	// elected; nil = always.
 	Whole func() bool
 	// Segment opens a segment, of the returned size in bytes, which stays while it is
 	// open; nil = there are none.

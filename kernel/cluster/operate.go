@@ -254,7 +254,7 @@ func (n *Node) move(ctx context.Context, req operateRequest) error {
 				return kernel.Errorf(kernel.CodeUnavailable, "node", req.Node, "it cannot be reached")
 			}
 			if !i.whole(g.ID) {
-				return kernel.Errorf(kernel.CodePrecondition, "node", req.Node, "it still lacks segments")
+				return kernel.Errorf(kernel.CodePrecondition, "node", req.Node, "it still lacks segments, or has just been started")
 			}
 			if err := g.handOver(ctx, m.Raft); err != nil {
 				return kernel.Errorf(kernel.CodeUnavailable, "node", req.Node, "it has not taken the leadership over: %v", err)

@@ -112,14 +112,14 @@ func testLeaseEnds(t *testing.T) {
 func TestLeaseAlone(t *testing.T) {
 	n := startNode(t, "a", vfs.NewMem(), nodeOptions{})
 	n.waitLeader(t)
-	if n.group.Lease() != Forever || !n.group.Alone() {
-		t.Fatalf("lease %d, alone %v", n.group.Lease(), n.group.Alone())
+	if n.group.Lease() != Forever || !n.group.Alone() || !n.group.MayVote() {
+		t.Fatalf("lease %d, alone %v, votes: %v", n.group.Lease(), n.group.Alone(), n.group.MayVote())
 	}
 	n.close(t)
 }
 
 // TestNoVoteAfterStart: a node that has just been started votes for nobody until the
-// lease must be over of whom it may have heard of before.
+// lease must be over of whom it may have heard of before, and says that it does not.
 func TestNoVoteAfterStart(t *testing.T) {
 	log, err := wal.Open(vfs.NewMem(), "wal", wal.Options{})
 	if err != nil {
@@ -128,13 +128,15 @@ func TestNoVoteAfterStart(t *testing.T) {
 	now := int64(0)
 	s := &store{Group: log.Group(7), now: func() int64 { return now }}
 	s.quiet.Store(100)
-	if err := s.SetUint64([]byte(keyVoteTerm), 3); !errors.Is(err, errQuiet) {
+	if err := s.SetUint64([]byte(keyVoteTerm), 3); !errors.Is(err, errQuiet) || s.mayVote() {
 		t.Fatalf("a vote is stored: %v", err)
 	}
 	if err := s.SetUint64([]byte(keyCurrentTerm), 3); err != nil {
 		t.Fatal(err)
 	}
-	now = 100
+	if now = 100; !s.mayVote() {
+		t.Error("it votes no more")
+	}
 	if err := errors.Join(s.SetUint64([]byte(keyVoteTerm), 3), s.Set([]byte("LastVoteCand"), []byte("b")), log.Close()); err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,11 @@ func (g *Group) Leader() (isLeader bool, leaderID string) {
 // Leadership returns what Watch was told last.
 func (g *Group) Leadership() Leadership { return *g.leadership.Load() }
 
+// MayVote reports whether this node votes already, also for itself: it does not for less
+// than a heartbeat timeout after its start, and a leadership that is passed on to it then
+// goes to nobody.
+func (g *Group) MayVote() bool { return g.store.mayVote() }
+
 // Term returns the current term.
 func (g *Group) Term() uint64 { return g.raft.Load().CurrentTerm() }
 

@@ -34,9 +34,11 @@ const (
 	keyVoteTerm    = "LastVoteTerm" // stored first, for each vote
 )
 
+func (s *store) mayVote() bool { return s.now() >= s.quiet.Load() }
+
 // SetUint64 implements raft.StableStore.
 func (s *store) SetUint64(key []byte, value uint64) error {
-	if string(key) == keyVoteTerm && s.now() < s.quiet.Load() {
+	if string(key) == keyVoteTerm && !s.mayVote() {
 		return errQuiet
 	}
 	err := s.Group.SetUint64(key, value)
