@@ -108,6 +108,22 @@ func (k *calls) answered(answers <-chan amqp.Delivery, id string) bool {
 	}
 }
 
+// start has clients of some nodes call each other until ctx ends.
+func (k *calls) start(ctx context.Context, nodes []*harness.Node) {
+	k.t.Helper()
+	var queues []string
+	for _, n := range nodes {
+		queues = append(queues, fmt.Sprint("calls-", n.ID))
+		k.serve(n, queues[len(queues)-1])
+	}
+	for _, n := range nodes {
+		for i := range 4 {
+			k.ask(ctx, n, fmt.Sprint(n.ID, "-", i), queues)
+		}
+	}
+	k.moves()
+}
+
 // moves waits until more calls are answered.
 func (k *calls) moves() {
 	k.t.Helper()
@@ -121,19 +137,9 @@ func TestCallsOverMoves(t *testing.T) {
 	c := harness.StartCluster(t, harness.ClusterConfig{Nodes: 3})
 	harness.Must(t, c.Whole(healed))
 	k := &calls{t: t}
-	var queues []string
-	for _, n := range c.Nodes {
-		queues = append(queues, fmt.Sprint("calls-", n.ID))
-		k.serve(n, queues[len(queues)-1])
-	}
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
-	for _, n := range c.Nodes {
-		for i := range 4 {
-			k.ask(ctx, n, fmt.Sprint(n.ID, "-", i), queues)
-		}
-	}
-	k.moves()
+	k.start(ctx, c.Nodes)
 	for range planned {
 		last, err := c.Leader(healed)
 		harness.Must(t, err)
@@ -144,6 +150,35 @@ func TestCallsOverMoves(t *testing.T) {
 		k.moves()
 		t.Logf("from node %d: calls are answered after %v", last.ID, time.Since(begin).Round(time.Millisecond))
 		harness.Must(t, c.Whole(healed))
+	}
+	stop()
+	k.waiting.Wait()
+	t.Logf("%d calls were answered", k.done.Load())
+}
+
+// TestCallsOverRestarts: clients of two nodes call each other, as in TestCallsOverMoves,
+// while the third one, which serves, is stopped and started. Every call is answered.
+func TestCallsOverRestarts(t *testing.T) {
+	c := harness.StartCluster(t, harness.ClusterConfig{Nodes: 3})
+	harness.Must(t, c.Whole(healed))
+	first := c.Nodes[0]
+	k := &calls{t: t}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	k.start(ctx, c.Nodes[1:])
+	for range planned / 2 {
+		if code, err := first.Stop(); code != 0 || err != nil {
+			t.Errorf("the node ended with code %d, %v", code, err)
+		}
+		next, err := c.NextLeader(first, healed)
+		harness.Must(t, err)
+		k.moves()
+		harness.Must(t, first.Run())
+		harness.Must(t, c.Whole(healed))
+		harness.Must(t, first.Lead())
+		_, err = c.NextLeader(next, healed)
+		harness.Must(t, err)
+		k.moves()
 	}
 	stop()
 	k.waiting.Wait()
