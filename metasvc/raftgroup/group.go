@@ -29,6 +29,7 @@ type Group struct {
 	collector collector
 	verifier  verifier
 	lease     *lease
+	sent      atomic.Pointer[stragglers] // the present transport; nil without peers
 
 	notify   chan bool             // from the library: leadership won, lost
 	observed chan raft.Observation // another node leads
@@ -113,8 +114,18 @@ func (g *Group) transport() (raft.Transport, error) {
 	w, err := g.lease.observe(t)
 	if err != nil {
 		closeTransport(t)
+		return nil, err
 	}
-	return w, err
+	sent := newStragglers(w, g.LastIndex, g.cfg.MaxAppendEntries)
+	g.sent.Store(sent)
+	return sent, nil
+}
+
+// release ends what waits for members that are away; with over, for good.
+func (g *Group) release(over bool) {
+	if s := g.sent.Load(); s != nil {
+		s.release(over)
+	}
 }
 
 func closeTransport(t raft.Transport) {
@@ -191,6 +202,7 @@ func (g *Group) follow() {
 		return // the barrier is not through, lead will tell
 	}
 	g.lease.begin(0, raft.Configuration{})
+	g.release(false)
 	g.announce(Leadership{LeaderID: string(id), Term: r.CurrentTerm()})
 }
 
@@ -216,6 +228,7 @@ func (g *Group) restart() {
 	// answer is there, the installation is over. Stopped in the middle of it,
 	// the library would tell the leader that it has failed.
 	_ = old.VerifyLeader().Error()
+	g.release(true)
 	err := old.Shutdown().Error()
 	if err == nil {
 		err = g.start(newest(g.cfg.Checkpoints))
@@ -245,6 +258,7 @@ func (g *Group) Close() error {
 	g.inflight.Wait()
 	<-g.done
 	g.verifier.close()
+	g.release(true)
 	err := g.raft.Load().Shutdown().Error()
 	g.collector.close()
 	if err != nil {

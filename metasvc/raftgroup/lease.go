@@ -185,7 +185,7 @@ func (w *witness) Close() error {
 }
 
 // observe puts a witness before a transport.
-func (l *lease) observe(t raft.Transport) (raft.Transport, error) {
+func (l *lease) observe(t raft.Transport) (*witness, error) {
 	pre, ok := t.(raft.WithPreVote)
 	if !ok {
 		return nil, fmt.Errorf("raftgroup: a %T has no pre-votes", t)
