@@ -59,6 +59,11 @@ type link struct {
 // Connect is broker.Broker.Connect. It waits for a host. The end of a host is no reason
 // for end to be called.
 func (e *Edge) Connect(id kernel.Identity, info kernel.ConnectionInfo, end func(reason error)) (*Conn, error) {
+	return e.ConnectWithin(context.Background(), id, info, end)
+}
+
+// ConnectWithin is Connect that waits until ctx ends at most.
+func (e *Edge) ConnectWithin(ctx context.Context, id kernel.Identity, info kernel.ConnectionInfo, end func(reason error)) (*Conn, error) {
 	info.Token = rand.Text()
 	c := &Conn{
 		e: e, id: id, info: info, ended: end, changed: make(chan struct{}),
@@ -66,7 +71,7 @@ func (e *Edge) Connect(id kernel.Identity, info kernel.ConnectionInfo, end func(
 	}
 	c.stop, c.cancel = context.WithCancel(context.Background())
 	var l *link
-	err := e.ask(c.stop, func(h *served) (err error) {
+	err := e.ask(ctx, func(h *served) (err error) {
 		l, err = c.connect(h)
 		return err
 	})

@@ -28,15 +28,5 @@ func (noScram) Identity() kernel.Identity { return kernel.Identity{} }
 
 // Await waits for a host until ctx ends: CodeUnavailable.
 func (e *Edge) Await(ctx context.Context) error {
-	for {
-		h, changed := e.current()
-		if h != nil {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return errNobody
-		}
-	}
+	return e.ask(ctx, func(*served) error { return nil })
 }

@@ -244,7 +244,9 @@ func (l *fakeLink) Join(_ context.Context, addr kernel.GroupAddress, opt kernel.
 	return m, nil
 }
 
-func (l *fakeLink) Publisher(done kernel.Completion) publisher { return &fakePublisher{n: l.n, done: done} }
+func (l *fakeLink) Publisher(done kernel.Completion) publisher {
+	return &fakePublisher{n: l.n, done: done}
+}
 
 type fakePublisher struct {
 	publisher // nil: of what is not here

@@ -20,13 +20,11 @@ type enhanced struct {
 }
 
 // login finds out who the client is. It may take seconds.
-func (c *conn) login(req *wire.ConnectRequest) (err error) {
+func (c *conn) login(ctx context.Context, req *wire.ConnectRequest) (err error) {
 	given := req.HasUser || req.HasPassword
 	certified, shown := listener.PeerUser(c.net)
 	remote := c.net.RemoteAddr()
-	wait, cancel := context.WithTimeout(c.ctx, c.server.limits.ConnectTimeout)
-	defer cancel()
-	if err = c.server.node.Await(wait); err != nil {
+	if err = c.server.node.Await(ctx); err != nil {
 		c.server.node.Counters(protocol).Refused.Add(1)
 		return err
 	}
@@ -37,7 +35,7 @@ func (c *conn) login(req *wire.ConnectRequest) (err error) {
 		given, c.mechanism = false, "EXTERNAL"
 		c.identity, err = c.server.node.Admit("", certified, remote)
 	case given:
-		c.identity, err = c.server.node.Authenticate(c.ctx, "", req.User, string(req.Password), remote)
+		c.identity, err = c.server.node.Authenticate(ctx, "", req.User, string(req.Password), remote)
 	case listener.Rebindable(c.net):
 		err = kernel.Errorf(kernel.CodeAccessRefused, "user", "", "credentials are required: the host name is not in mqtt.ws_origins")
 	default:

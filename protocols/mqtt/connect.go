@@ -1,6 +1,7 @@
 package mqtt
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -126,7 +127,9 @@ func (c *conn) accept(req *wire.ConnectRequest) error {
 	if err := c.settings(req); err != nil {
 		return err
 	}
-	if err := c.login(req); err != nil {
+	ctx, cancel := context.WithTimeout(c.ctx, c.server.limits.ConnectTimeout) // while nobody serves
+	defer cancel()
+	if err := c.login(ctx, req); err != nil {
 		return err
 	}
 	info := kernel.ConnectionInfo{
@@ -137,7 +140,7 @@ func (c *conn) accept(req *wire.ConnectRequest) error {
 	if c.version == wire.V5 {
 		info.Version = "5.0"
 	}
-	client, err := c.server.node.Connect(c.identity, info, c.evict)
+	client, err := c.server.node.Connect(ctx, c.identity, info, c.evict)
 	if err != nil {
 		return err
 	}

@@ -74,7 +74,7 @@ func (n *fakeNode) Anonymous(tenant string, _ net.Addr) (kernel.Identity, error)
 
 func (n *fakeNode) Counters(kernel.Protocol) *broker.Counters { return &n.counters }
 
-func (n *fakeNode) Connect(id kernel.Identity, info kernel.ConnectionInfo, end func(error)) (client, error) {
+func (n *fakeNode) Connect(_ context.Context, id kernel.Identity, info kernel.ConnectionInfo, end func(error)) (client, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.lastID++

@@ -18,7 +18,7 @@ type node interface {
 	BeginScram(mechanism, tenant string, remote net.Addr) (edge.Scram, bool)
 	Anonymous(tenant string, remote net.Addr) (kernel.Identity, error)
 	Counters(p kernel.Protocol) *broker.Counters
-	Connect(id kernel.Identity, info kernel.ConnectionInfo, end func(reason error)) (client, error)
+	Connect(ctx context.Context, id kernel.Identity, info kernel.ConnectionInfo, end func(reason error)) (client, error)
 }
 
 // client is a connection, whichever node serves it.
@@ -52,8 +52,8 @@ type (
 // edgeNode makes an edge a node.
 type edgeNode struct{ *edge.Edge }
 
-func (n edgeNode) Connect(id kernel.Identity, info kernel.ConnectionInfo, end func(reason error)) (client, error) {
-	c, err := n.Edge.Connect(id, info, end)
+func (n edgeNode) Connect(ctx context.Context, id kernel.Identity, info kernel.ConnectionInfo, end func(reason error)) (client, error) {
+	c, err := n.ConnectWithin(ctx, id, info, end)
 	if err != nil {
 		return nil, err
 	}
