@@ -17,7 +17,7 @@ const (
 	NodeServing     NodeState = "serving"     // leads all groups: clients of all nodes are served here
 	NodeLeading     NodeState = "leading"     // leads some, the others are about to follow
 	NodeStandby     NodeState = "standby"     // votes, and can take over
-	NodeCatchingUp  NodeState = "catching up" // votes, and lacks something that it fetches
+	NodeCatchingUp  NodeState = "catching up" // votes, and lacks segments or much of a log, which it fetches
 	NodeLearner     NodeState = "learner"     // has no vote, or not yet
 	NodeUnreachable NodeState = "unreachable" // has not been heard of for some seconds
 	NodeRefused     NodeState = "refused"     // its data directory is older than what others have seen of it

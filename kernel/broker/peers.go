@@ -108,14 +108,20 @@ func (n *Node) handOverTo(ctx context.Context, to string) error {
 
 var errNoHeir = errors.New("no other node is known to be up")
 
-// heirs are the other nodes that can lead, as far as this one knows.
-func (n *Node) heirs() (list []string) {
+// heirs are the other nodes that can lead, as far as this one knows, those last that would
+// have to catch up first.
+func (n *Node) heirs() []string {
+	var list, behind []string
 	for _, m := range n.Members() {
-		if m.Reachable && !m.Self && !m.Learner && !m.Draining {
+		switch {
+		case !m.Reachable || m.Self || m.Learner || m.Draining:
+		case m.Behind:
+			behind = append(behind, m.Raft)
+		default:
 			list = append(list, m.Raft)
 		}
 	}
-	return list
+	return append(list, behind...)
 }
 
 func voters(g *raftgroup.Group) (n int) {

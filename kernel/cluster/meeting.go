@@ -48,6 +48,7 @@ type GroupInfo struct {
 	Commit  uint64
 	Applied uint64
 	Whole   bool
+	Behind  []string // Raft names of members that lack much of the log, told by its leader
 }
 
 // acquaintance is what is known of another node from meeting it.
@@ -388,8 +389,12 @@ func (n *Node) info() Info {
 		if leader == self.Raft && !leads {
 			leader = ""
 		}
-		info.Groups = append(info.Groups, GroupInfo{Group: g.ID, Leader: leader, Term: g.Raft.Term(), Last: g.Raft.LastIndex(),
-			Commit: g.Raft.CommitIndex(), Applied: g.Raft.AppliedIndex(), Whole: g.whole()})
+		one := GroupInfo{Group: g.ID, Leader: leader, Term: g.Raft.Term(), Last: g.Raft.LastIndex(),
+			Commit: g.Raft.CommitIndex(), Applied: g.Raft.AppliedIndex(), Whole: g.whole()}
+		if leads {
+			one.Behind = n.seen.behind(g.ID, g.Raft)
+		}
+		info.Groups = append(info.Groups, one)
 	}
 	return info
 }

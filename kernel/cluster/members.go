@@ -24,6 +24,7 @@ type Member struct {
 	Self                    bool
 	Reachable               bool // within the last seconds; true for Self
 	Low                     bool // on disk, as it has told
+	Behind                  bool // it lacks much of a log, as the leader of that has told
 	Bytes                   bool // as it has told, it takes clients of others only as bytes, see DialTunnel
 	// Protocols are those whose clients it takes streams of (OpenClient), as it has told;
 	// nil: it has not, within the last seconds.
@@ -84,6 +85,7 @@ func (n *Node) Members() []Member {
 		if told != nil {
 			m.Bytes, m.Protocols = !told.Clients, told.taken()
 		}
+		m.Behind = n.behind(c.Raft)
 		out = append(out, m)
 	})
 	return out

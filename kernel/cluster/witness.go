@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/trivium-mq/trivium/metasvc/raftgroup"
@@ -91,4 +92,52 @@ func (w *witness) check(raftID string, groups []GroupInfo) *Refusal {
 		}
 	}
 	return nil
+}
+
+// nearEnough is how many entries a member may lack that counts as having the log: what is
+// on its way under load, and what comes at once when it is missed.
+const nearEnough = 1000
+
+// near reports whether a member has the log of this node's term, up to nearly its end.
+func (p *promise) near(term, last uint64) bool { return p.in == term && p.index+nearEnough >= last }
+
+// behind lists the members of a group that lack much of the log of this node, which leads
+// it.
+func (w *witness) behind(group uint32, g *raftgroup.Group) (list []string) {
+	term, last, self := g.Term(), g.LastIndex(), w.node.Self().Raft
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range g.Servers() {
+		p := w.of[witnessKey{group, s.ID}]
+		if s.ID != self && !p.near(term, last) {
+			list = append(list, s.ID)
+		}
+	}
+	return list
+}
+
+// behind reports whether a member lacks much of the log of a group, as the group's leader
+// has told.
+func (n *Node) behind(raftID string) bool {
+	r := n.replicas.Load()
+	for i := range r.Groups {
+		g := &r.Groups[i]
+		leads, leader := g.Raft.Leader()
+		if leads {
+			if slices.Contains(n.seen.behind(g.ID, g.Raft), raftID) {
+				return true
+			}
+			continue
+		}
+		info := n.fresh(leader)
+		if info == nil {
+			continue
+		}
+		for _, told := range info.Groups {
+			if told.Group == g.ID && slices.Contains(told.Behind, raftID) {
+				return true
+			}
+		}
+	}
+	return false
 }
