@@ -67,7 +67,7 @@ type Broker struct {
 	failed   error
 	closing  bool
 	retired  bool          // it is about to close, or does
-	leaving  int           // connections that have come to leave since, see leave
+	leaving  int           // connections that have come to leave since, see Conn.leave
 	parted   chan struct{} // closed when they may
 	empty    chan struct{} // closed when closing and the last connection has gone
 	closed   chan struct{} // closed when Close has finished

@@ -28,7 +28,7 @@ type Conn struct {
 	endOnce sync.Once
 	ended   func(reason error)
 
-	leaves sync.Once      // see Broker.leave
+	leaves sync.Once      // see leave
 	calls  sync.WaitGroup // changes under way; Add under mu while open
 	done   chan struct{}  // closed when Close has finished
 	mu     sync.Mutex
@@ -159,11 +159,11 @@ func (c *Conn) own(id kernel.TopicID) {
 const minSweep = 64
 
 // Close ends the connection: members leave (giving back what they hold),
-// exclusive queues are deleted, a session is detached. While the broker closes it waits,
-// for 300 ms at most, until all others close as well. Idempotent; every call returns when
-// all is done.
+// exclusive queues are deleted, a session is detached. While the broker closes, one with a
+// token waits, for 300 ms at most, until all others of these close as well. Idempotent;
+// every call returns when all is done.
 func (c *Conn) Close() {
-	c.leaves.Do(c.b.leave)
+	c.leaves.Do(c.leave)
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()

@@ -9,7 +9,27 @@ const (
 	partLook = 2 * time.Millisecond
 )
 
-// part lets the connections of a facade that closes go when all have come to leave, and
+// Retire says that Close comes soon: nobody connects any more, and the connections that
+// outlast a facade (those with a token) are asked to leave. It does not wait.
+func (b *Broker) Retire() {
+	b.mu.Lock()
+	if b.retired {
+		b.mu.Unlock()
+		return
+	}
+	b.retired = true
+	b.watcher.Go(b.part)
+	conns := make([]*Conn, 0, len(b.tokens))
+	for _, c := range b.tokens {
+		conns = append(conns, c)
+	}
+	b.mu.Unlock()
+	for _, c := range conns {
+		c.askToEnd(errStopping())
+	}
+}
+
+// part lets the connections that outlast a facade go when all have come to leave, and
 // what memory-only queues have for consumers is handed out; for 300 ms they wait for that.
 // Each has the outcome of all that it has published when it comes. Else what the last ones
 // publish would miss the exclusive queues of the first, and what has come to those would
@@ -31,22 +51,12 @@ func (b *Broker) part() {
 	}
 }
 
-// Retire says that Close comes soon: nobody connects any more, and connections that close
-// by themselves wait for the others already. It does not wait.
-func (b *Broker) Retire() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.retired {
-		b.retired = true
-		b.watcher.Go(b.part)
-	}
-}
-
-// leave is called by a connection that is about to close. While the facade closes it
+// leave is called when the connection is about to close. If the facade does as well, it
 // waits for the others, and goes on to consume meanwhile.
-func (b *Broker) leave() {
+func (c *Conn) leave() {
+	b := c.b
 	b.mu.Lock()
-	waits := b.retired
+	waits := b.retired && c.about.Token != ""
 	if waits {
 		b.leaving++
 	}
@@ -63,7 +73,7 @@ func (b *Broker) leave() {
 func (b *Broker) allLeave() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.leaving == len(b.conns)
+	return b.leaving == len(b.tokens)
 }
 
 // volatileReady reports whether memory-only queues have records for their consumers.

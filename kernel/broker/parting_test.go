@@ -2,13 +2,15 @@ package broker
 
 import (
 	"context"
+	"crypto/rand"
 	"runtime"
 	"testing"
 
 	"github.com/trivium-mq/trivium/kernel"
 )
 
-// leaver is a client that does something when it is asked to leave, and leaves.
+// leaver is a client that outlasts its facade: it does something when it is asked to
+// leave, and leaves.
 func leaver(t *testing.T, b *Broker, before func(c *Conn)) *Conn {
 	t.Helper()
 	id, err := b.Authenticate(context.Background(), "", "guest", "guest", loopback)
@@ -16,7 +18,7 @@ func leaver(t *testing.T, b *Broker, before func(c *Conn)) *Conn {
 		t.Fatal(err)
 	}
 	self := make(chan *Conn, 1)
-	c, err := b.Connect(id, kernel.ConnectionInfo{Protocol: "test"}, func(error) {
+	c, err := b.Connect(id, kernel.ConnectionInfo{Protocol: "test", Token: rand.Text()}, func(error) {
 		go func() {
 			c := <-self
 			before(c)
@@ -56,7 +58,6 @@ func TestClientsLeaveTogether(t *testing.T) {
 		_, in := consume(t, first, "mine", kernel.MemberOptions{AutoSettle: true}, 10)
 		if retired {
 			b.Retire() // Close may come much later
-			first.askToEnd(errStopping())
 			if _, err := b.Connect(last.Identity(), kernel.ConnectionInfo{Protocol: "test"}, nil); kernel.CodeOf(err) != kernel.CodeUnavailable {
 				t.Error(err)
 			}
@@ -72,30 +73,51 @@ func TestClientsLeaveTogether(t *testing.T) {
 // only, and a leadership that is lost holds up nobody.
 func TestPartingIsBounded(t *testing.T) {
 	b := open(t, t.TempDir())
-	connect(t, b)
+	stay := make(chan struct{})
+	leaver(t, b, func(*Conn) { <-stay })
 	c := leaver(t, b, func(*Conn) {})
-	ctx, cancel := context.WithCancel(soon(t))
-	over := make(chan error, 1)
-	go func() { over <- b.Close(ctx) }()
+	b.Retire()
 	<-c.done
-	cancel()
-	if err := <-over; err != nil {
+	close(stay)
+	if err := b.Close(soon(t)); err != nil {
 		t.Error(err)
 	}
 
 	b = open(t, t.TempDir())
-	c = connect(t, b)
+	asked := make(chan struct{})
+	c = leaver(t, b, func(*Conn) { close(asked) })
+	leaver(t, b, func(*Conn) { <-b.ctx.Done() })
 	b.Retire()
+	<-asked
 	b.lose()
-	c.Close()
+	<-c.done
 }
 
-// TestWhoLeavesBeforeTheEndWaitsForNoClose: connections that are awaited before the facade
-// is closed, as a server does that shuts down, are not held up until then.
-func TestWhoLeavesBeforeTheEndWaitsForNoClose(t *testing.T) {
+// TestOnlyWhoComesBackParts: clients that end with the facade, as those of Kafka, are not
+// asked before their server has let them finish; they wait for nobody, and nobody for them.
+func TestOnlyWhoComesBackParts(t *testing.T) {
 	b := open(t, t.TempDir())
-	connect(t, b) // stays
-	c := connect(t, b)
+	id, err := b.Authenticate(context.Background(), "", "guest", "guest", loopback)
+	if err != nil {
+		t.Fatal(err)
+	}
+	connect := func() *Conn {
+		c, err := b.Connect(id, kernel.ConnectionInfo{Protocol: "test"}, func(error) { t.Error("it is asked to leave") })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	stays, goes := connect(), connect()
+	c := leaver(t, b, func(*Conn) {})
 	b.Retire()
-	c.Close()
+	goes.Close()
+	<-c.done
+	b.mu.Lock()
+	leaving := b.leaving
+	b.mu.Unlock()
+	if leaving != 1 {
+		t.Errorf("%d connections have come to leave", leaving)
+	}
+	stays.Close()
 }
