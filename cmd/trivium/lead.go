@@ -100,8 +100,14 @@ func (n *node) endService(ctx context.Context, hand bool) error {
 
 // ready returns nil when clients are served, here or by another node.
 func (n *node) ready() error {
+	if !n.there.Load() {
+		return errOpening
+	}
 	if s := n.edge.get(); s != nil {
 		return s.broker.Ready()
 	}
 	return n.replicas.Served()
 }
+
+// errOpening is why a node serves nobody that is not open.
+var errOpening = errors.New("the node starts, or waits to be let into its cluster: its log says why")

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -42,6 +44,8 @@ type node struct {
 	fronts   []front
 	registry *prometheus.Registry
 	gate     *admin.Gate
+	there    atomic.Bool   // replicas are
+	opened   chan struct{} // closed when clients are accepted
 
 	ctx    context.Context // ends when the node stops
 	stop   context.CancelFunc
@@ -63,7 +67,7 @@ type node struct {
 // takes long because other nodes are missing. A node that waits to be let into a
 // cluster gives up when ctx ends (context.Canceled); ctx means nothing later.
 func openNode(ctx context.Context, c *config.Config, memory int64, log zerolog.Logger) (_ *node, err error) {
-	n := &node{config: c, memory: c.Memory.Shared(memory), log: log, failed: make(chan error, 1)}
+	n := &node{config: c, memory: c.Memory.Shared(memory), log: log, failed: make(chan error, 1), opened: make(chan struct{})}
 	n.ctx, n.stop = context.WithCancel(context.Background())
 	n.edge.init()
 	defer func() {
@@ -78,6 +82,7 @@ func openNode(ctx context.Context, c *config.Config, memory int64, log zerolog.L
 	n.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		&frontMetrics{n.fronts, n.sockets.certificates})
 	n.gate = n.newGate()
+	n.acceptFronts("http") // a node that waits to be let in is alive, and not ready
 	n.replicas, err = broker.OpenNode(ctx, broker.Config{
 		Limits:  n.limits(memory),
 		DataDir: c.Node.Data, NodeID: strconv.Itoa(c.Node.ID), Version: Version, Logger: log,
@@ -87,6 +92,7 @@ func openNode(ctx context.Context, c *config.Config, memory int64, log zerolog.L
 	if err != nil {
 		return n, openError(err)
 	}
+	n.there.Store(true)
 	n.openDoor()
 	n.replicas.OnYield(func(ctx context.Context) { _ = n.endService(ctx, false) })
 	return n, n.start()
@@ -136,18 +142,27 @@ func (n *node) start() error {
 	if err := n.await(first); err != nil {
 		return err
 	}
+	close(n.opened)
+	n.acceptFronts("amqp", "mqtt", "kafka")
+	n.wg.Go(n.watchLeader)
+	n.serveLasting()
+	n.tunnels.Go(n.acceptCarried)
+	return nil
+}
+
+// acceptFronts has the listeners of protocols taken from.
+func (n *node) acceptFronts(protocols ...string) {
 	for i := range n.fronts {
 		f := &n.fronts[i]
+		if !slices.Contains(protocols, f.Protocol) {
+			continue
+		}
 		n.wg.Go(func() {
 			if err := n.accept(f); err != nil {
 				n.fail(fmt.Errorf("%s: %w", f.Name, err))
 			}
 		})
 	}
-	n.wg.Go(n.watchLeader)
-	n.serveLasting()
-	n.tunnels.Go(n.acceptCarried)
-	return nil
 }
 
 // await waits until clients are served.
@@ -221,7 +236,7 @@ func (n *node) newKafka(b *broker.Broker, log zerolog.Logger) (frontEnd, error) 
 // newGate makes the HTTP server of the node.
 func (n *node) newGate() *admin.Gate {
 	return admin.NewGate(admin.GateConfig{
-		Ready: n.ready, Forward: n.forward, Cluster: stewardOf(n), Archive: func() admin.Archive { return n.replicas.Doorman() },
+		Ready: n.ready, Opened: n.opened, Forward: n.forward, Cluster: stewardOf(n), Archive: func() admin.Archive { return n.replicas.Doorman() },
 		Gatherer: n.registry, Log: n.log.With().Str("listener", "http").Logger(),
 	})
 }
@@ -268,6 +283,11 @@ func (n *node) abandon() {
 	n.stop()
 	for _, f := range n.fronts {
 		_ = f.l.Close()
+	}
+	if n.gate != nil {
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = n.gate.Shutdown(now)
 	}
 	n.wg.Wait()
 	if n.links != nil {

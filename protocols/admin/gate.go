@@ -24,6 +24,9 @@ type GateConfig struct {
 	// Ready returns nil when the node serves clients, itself or through another
 	// node, else why not.
 	Ready func() error
+	// Opened is closed when the node is open: before, and for 5 seconds at most, requests
+	// wait that are for more than health and metrics. Nil: it is open.
+	Opened <-chan struct{}
 	// Forward opens a connection to the node that serves, for a request that came on
 	// client; nil: there are no others.
 	Forward func(ctx context.Context, client net.Conn) (net.Conn, error)
@@ -57,7 +60,11 @@ func NewGate(cfg GateConfig) *Gate {
 	g.local.HandleFunc("GET /health/live", live)
 	g.local.HandleFunc("GET /health/ready", g.ready)
 	g.local.Handle("GET /metrics", promhttp.HandlerFor(cfg.Gatherer, promhttp.HandlerOpts{Timeout: readTimeout}))
-	g.local.HandleFunc("/", g.hand)
+	g.local.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		if g.opened(w, r) {
+			g.hand(w, r)
+		}
+	})
 	g.http = newHTTP(http.HandlerFunc(g.route), cfg.Log)
 	g.proxy = &httputil.ReverseProxy{
 		Rewrite: func(p *httputil.ProxyRequest) {
@@ -91,6 +98,9 @@ func (g *Gate) Shutdown(ctx context.Context) error { return shutdown(ctx, g.http
 // route keeps ServeMux away from paths below /api, which it would redirect.
 func (g *Gate) route(w http.ResponseWriter, r *http.Request) {
 	if isAPI(r) {
+		if !g.opened(w, r) {
+			return
+		}
 		if g.cfg.Archive != nil && isBackup(r) {
 			g.answerError(w, r, backup(g.cfg.Archive(), w, r))
 			return
@@ -105,6 +115,27 @@ func (g *Gate) route(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	g.local.ServeHTTP(w, r)
+}
+
+// openWait is how long a request waits for the node to open.
+const openWait = 5 * time.Second
+
+// opened waits until the node is open; if that takes too long it answers the request, and
+// returns false.
+func (g *Gate) opened(w http.ResponseWriter, r *http.Request) bool {
+	if g.cfg.Opened == nil {
+		return true
+	}
+	timer := time.NewTimer(openWait)
+	defer timer.Stop()
+	select {
+	case <-g.cfg.Opened:
+		return true
+	case <-timer.C:
+	case <-r.Context().Done():
+	}
+	g.unreachable(w, r, g.cfg.Ready())
+	return false
 }
 
 // hand has a request answered by the node that serves.
