@@ -63,8 +63,8 @@
 // wait to be sent: about 2 MiB of a link, or one message; beyond that credit is taken
 // back from the broker, and given again as the stream drains. Deliveries that a front-end
 // does not admit wait at its node, as many as were under way. Live messages that the
-// front-end has not taken: 1 MiB of a link, or 64 KiB and one message; beyond that a live
-// feed is full to its publishers. They wait at the client's node, in order, and nothing
+// front-end has not taken: 1 MiB of a link, or 64 KiB and one message, and 256 MiB of all
+// links beyond those 64 KiB; then a live feed is full to its publishers. They wait at the client's node, in order, and nothing
 // else waits for them. A page of what is retained: 1 MiB and one message, which is sent
 // after the front-end has admitted it if it is large. Cursors: 1,024 of a session; members
 // that were not let go of: 131,072. Calls under way: 128. What is left with a session: 16

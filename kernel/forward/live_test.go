@@ -192,3 +192,38 @@ func TestLiveEndsWhileFull(t *testing.T) {
 		t.Error(to.live, good.live)
 	}
 }
+
+// TestLiveTotal: when much is under way to all other nodes each link may have little, and
+// that is always enough to go on.
+func TestLiveTotal(t *testing.T) {
+	b := open(t)
+	n := serve(t, b)
+	c := n.connect(t, tokened("1"))
+	s := c.brief("c")
+	to := newSubscriber()
+	to.close()
+	s.Subscribe(soon(t), []broker.SubscribeSpec{spec("a", 0, 1, to)})
+	n.server.live.Add(liveTotal + 1)
+	source := direct(t, b).Publisher(nil)
+	r := kernel.Record{Value: make([]byte, 10<<10)}
+	const fit = liveStep/(10<<10) + 1
+	for range fit + 3 {
+		if _, err := source.ToTopic("a", &r, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := b.Counters("mqtt").Dropped.Load(); got != 3 {
+		t.Errorf("%d were dropped", got)
+	}
+	to.open()
+	to.until(t, func() bool { return len(to.live) == fit })
+	far := n.only()
+	eventually(t, "there is room", func() bool { far.out.mu.Lock(); defer far.out.mu.Unlock(); return far.flow.room == nil })
+	n.server.live.Add(-liveTotal - 1)
+	if _, err := source.ToTopic("a", &r, 1); err != nil {
+		t.Fatal(err)
+	}
+	to.until(t, func() bool { return len(to.live) == fit+1 })
+	c.Close()
+	eventually(t, "nothing is under way", func() bool { return n.server.live.Load() == 0 })
+}

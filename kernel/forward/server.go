@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -30,6 +31,7 @@ type Server struct {
 	tokens map[string]*session // of open those that have one, the latest of each
 	work   sync.WaitGroup
 	scrams scrams
+	live   atomic.Int64 // bytes of live messages under way to other nodes
 }
 
 var _ cluster.ClientServer = (*Server)(nil)
@@ -56,7 +58,7 @@ func (s *Server) Close() {
 
 // ServeClient implements cluster.ClientServer.
 func (s *Server) ServeClient(from string, stream Stream) error {
-	c := newSession(stream)
+	c := newSession(stream, &s.live)
 	c.server = s
 	s.mu.Lock()
 	if s.closed {

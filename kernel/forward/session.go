@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
@@ -63,10 +64,10 @@ type session struct {
 	flow       flow      // of live messages
 }
 
-func newSession(s Stream) *session {
+func newSession(s Stream, live *atomic.Int64) *session {
 	c := &session{
 		stream: s, done: make(chan struct{}), pools: make(map[uint64]*kernel.Pool),
-		publishers: make(map[uint64]*feeder), members: make(map[uint64]*stub),
+		publishers: make(map[uint64]*feeder), members: make(map[uint64]*stub), flow: flow{total: live},
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.out.init(c.feed)
@@ -102,6 +103,7 @@ func (c *session) run(b *broker.Broker) error {
 	c.work.Wait()
 	c.out.close()
 	c.out.mu.Lock()
+	c.flow.drop()
 	if c.late != nil {
 		c.late.Stop()
 	}

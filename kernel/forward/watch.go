@@ -3,6 +3,7 @@ package forward
 import (
 	"encoding/binary"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/metasvc/codec"
@@ -14,14 +15,28 @@ const (
 	// wait are told that there is room.
 	liveWindow = 1 << 20
 	liveLow    = liveWindow / 2
-	// liveStep is how many may have been taken without being acknowledged.
+	// liveStep is how many may have been taken without being acknowledged: those are
+	// what a link may always have under way.
 	liveStep = 64 << 10
+	// liveTotal is how many all links together may have under way beyond that.
+	liveTotal = 256 << 20
 )
 
 // flow bounds the live messages of a link. The session's out.mu guards it.
 type flow struct {
 	unacked int           // bytes
 	room    chan struct{} // closed when there is room again; nil = there is
+	total   *atomic.Int64 // unacked of all links of the server
+}
+
+// full reports whether so many bytes more have to wait.
+func (f *flow) full(n int) bool {
+	return f.unacked >= liveStep && (f.unacked+n > liveWindow || f.total.Load() > liveTotal)
+}
+
+func (f *flow) add(n int) {
+	f.unacked += n
+	f.total.Add(int64(n))
 }
 
 // watch is the live subscriber at the broker that stands for one at another node. It
@@ -40,7 +55,7 @@ func (w *watch) Live(m *kernel.LiveMessage, _ uint64) bool {
 		return true
 	}
 	size := headSize + 3*binary.MaxVarintLen64 + len(m.Name) + recordSize(m.Record)
-	if f := &c.flow; f.unacked >= liveStep && f.unacked+size > liveWindow {
+	if f := &c.flow; f.full(size) {
 		if f.room == nil {
 			f.room = make(chan struct{})
 		}
@@ -50,7 +65,7 @@ func (w *watch) Live(m *kernel.LiveMessage, _ uint64) bool {
 	start := o.begin(kindLive)
 	b := codec.AppendUint(codec.AppendUint(o.buf, w.id), uint64(m.Origin))
 	o.buf = appendRecord(codec.AppendString(b, m.Name), m.Record)
-	c.flow.unacked += len(o.buf) - start
+	c.flow.add(len(o.buf) - start)
 	o.end(start)
 	return true
 }
@@ -64,6 +79,14 @@ func (w *watch) Room() <-chan struct{} {
 		return room
 	}
 	return roomy
+}
+
+// drop ends the account of a link.
+func (f *flow) drop() {
+	if f.add(-f.unacked); f.room != nil {
+		close(f.room)
+		f.room = nil
+	}
 }
 
 // roomy is a channel that is closed.
@@ -85,7 +108,7 @@ func (c *session) taken(r *reader) error {
 	if n > uint64(f.unacked) {
 		return fmt.Errorf("%w: more live messages are taken than there were", errMalformed)
 	}
-	if f.unacked -= int(n); f.room != nil && f.unacked <= liveLow {
+	if f.add(-int(n)); f.room != nil && f.unacked <= liveLow && (f.unacked < liveStep || f.total.Load() <= liveTotal) {
 		close(f.room)
 		f.room = nil
 	}
