@@ -88,12 +88,13 @@ func (b *Broker) connect(id kernel.Identity, info kernel.ConnectionInfo, end fun
 	return c, nil
 }
 
-// lockReplacing locks b.mu with no connection of that token.
+// lockReplacing locks b.mu with no connection of that token, unless nobody connects any
+// more.
 func (b *Broker) lockReplacing(token string) {
 	b.mu.Lock()
 	for token != "" {
 		old := b.tokens[token]
-		if old == nil {
+		if old == nil || b.retired {
 			return
 		}
 		b.mu.Unlock()
