@@ -57,8 +57,7 @@ type alarms struct {
 	// changed wakes who tells the connections; capacity 1.
 	changed chan struct{}
 
-	// gathered is closed when Broker.Gather ends; nil = none is under way.
-	gathered atomic.Pointer[chan struct{}]
+	gathered atomic.Pointer[gathering] // nil = none is under way
 
 	mu     sync.Mutex // one change at a time
 	now    atomic.Pointer[Alarms]

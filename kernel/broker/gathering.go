@@ -10,36 +10,43 @@ import (
 // errGathering refuses publishes while a facade gathers.
 var errGathering = &kernel.Error{Code: kernel.CodePressure, Detail: "the clients of other nodes are not back yet"}
 
+// gathering is under way.
+type gathering struct {
+	over chan struct{} // closed at its end
+	end  context.CancelFunc
+}
+
 // Gather has publishes refused with CodePressure, and Alarms say so (Leader), until wait
 // returns, which runs on a goroutine of the broker, with a ctx that ends after limit and
 // with the broker. It is for a facade whose clients come from an earlier one: what one of
 // them publishes would miss the queues, in memory only, of those that are not back yet.
-// Nothing else waits. Call it once, before the first client connects.
+// Nothing else waits. Retire ends it: what waits has to get its outcome. Call it once,
+// before the first client connects.
 func (b *Broker) Gather(limit time.Duration, wait func(ctx context.Context)) {
-	over := make(chan struct{})
-	b.alarms.gathered.Store(&over)
+	ctx, cancel := context.WithTimeout(b.ctx, limit)
+	g := &gathering{make(chan struct{}), cancel}
+	b.alarms.gathered.Store(g)
 	b.alarms.change(func(now *Alarms) {
 		now.Leader = Alarm{On: true, Since: time.Now(), Reason: errGathering.Detail}
 	})
 	b.watcher.Go(func() {
-		ctx, cancel := context.WithTimeout(b.ctx, limit)
 		defer cancel()
 		wait(ctx)
 		b.alarms.change(func(now *Alarms) { now.Leader = Alarm{} })
 		b.alarms.gathered.Store(nil)
-		close(over)
+		close(g.over)
 	})
 }
 
 // Gathered waits until Gather has ended, or ctx ends: for publishes that are not tried
 // again.
 func (b *Broker) Gathered(ctx context.Context) {
-	over := b.alarms.gathered.Load()
-	if over == nil {
+	g := b.alarms.gathered.Load()
+	if g == nil {
 		return
 	}
 	select {
-	case <-*over:
+	case <-g.over:
 	case <-ctx.Done():
 	}
 }

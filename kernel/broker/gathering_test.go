@@ -75,6 +75,10 @@ func TestGatherIsBounded(t *testing.T) {
 	}
 	b = open(t, t.TempDir())
 	b.Gather(time.Hour, never)
+	b.Retire() // what waits is to have its outcome before
+	b.Gathered(context.Background())
+	b = open(t, t.TempDir())
+	b.Gather(time.Hour, never)
 	waiting := make(chan struct{})
 	go func() {
 		defer close(waiting)

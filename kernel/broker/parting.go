@@ -24,6 +24,9 @@ func (b *Broker) Retire() {
 		conns = append(conns, c)
 	}
 	b.mu.Unlock()
+	if g := b.alarms.gathered.Load(); g != nil {
+		g.end()
+	}
 	for _, c := range conns {
 		c.askToEnd(errStopping())
 	}
