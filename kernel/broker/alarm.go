@@ -151,8 +151,6 @@ func (a *alarms) hold() error {
 		return errLowMemory
 	case now.Replicas.On:
 		return errLowReplicas
-	case now.Leader.On:
-		return errGathering
 	}
 	return nil
 }

@@ -20,6 +20,7 @@ type gathering struct {
 // returns, which runs on a goroutine of the broker, with a ctx that ends after limit and
 // with the broker. It is for a facade whose clients come from an earlier one: what one of
 // them publishes would miss the queues, in memory only, of those that are not back yet.
+// Batches for a partition, whose producers would be slow to try again, wait instead.
 // Nothing else waits. Retire ends it: what waits has to get its outcome. Call it once,
 // before the first client connects.
 func (b *Broker) Gather(limit time.Duration, wait func(ctx context.Context)) {
@@ -53,6 +54,18 @@ func (b *Broker) Gathered(ctx context.Context) {
 
 // Gathered is Broker.Gathered.
 func (c *Conn) Gathered(ctx context.Context) { c.b.Gathered(ctx) }
+
+// gathered waits until Gather has ended, or the connection.
+func (c *Conn) gathered() {
+	g := c.b.alarms.gathered.Load()
+	if g == nil {
+		return
+	}
+	select {
+	case <-g.over:
+	case <-c.stop:
+	}
+}
 
 // gathers reports whether Gather has not ended yet. It costs an atomic load.
 func (a *alarms) gathers() bool { return a.now.Load().Leader.On }

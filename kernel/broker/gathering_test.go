@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"time"
 
@@ -44,8 +45,19 @@ func TestPublishesWaitForClients(t *testing.T) {
 	if a := c.Alarms(); !a.Leader.On || a.Short() != "nodes" {
 		t.Errorf("%+v", a)
 	}
+	stored := make(chan error, 1) // what comes as a batch waits
+	go func() { stored <- c.Publisher(nil).ToPartition(&kernel.Topic{Name: "missing"}, 0, nil, 1) }()
+	for range 1000 {
+		runtime.Gosched()
+	}
+	if len(stored) > 0 {
+		t.Error("a batch does not wait")
+	}
 	close(proceed)
 	b.Gathered(soon(t))
+	if err := <-stored; kernel.CodeOf(err) != kernel.CodeNotFound {
+		t.Error(err)
+	}
 	for c.Alarms().Any() {
 		<-told
 	}
