@@ -156,6 +156,12 @@ func (c *conn) Completed(token uint64, res kernel.Result) {
 	c.acks.complete(token, publishReason(res.Err), kernel.CodeOf(res.Err) == kernel.CodeUnknown)
 }
 
+// Why a connection ends that cannot be told what became of a publish.
+var (
+	errLost     = errors.New("the outcome of a publish is unknown")
+	errNoAnswer = errors.New("a publish was refused, which the version cannot say")
+)
+
 // errInUse answers a QoS 1 publish under the identifier of a QoS 2 one that has not
 // ended.
 var errInUse = errors.New("packet identifier in use")
@@ -176,9 +182,9 @@ func (c *conn) Flush() {
 	switch bad := c.releaseAcks(); {
 	case bad.id == 0:
 	case bad.lost:
-		c.end(wire.UnspecifiedError, "the outcome of a publish is unknown", nil)
+		c.end(wire.UnspecifiedError, "the outcome of a publish is unknown", errLost)
 	default:
-		c.end(bad.code, "a publish was refused", nil)
+		c.end(bad.code, "a publish was refused", errNoAnswer)
 	}
 }
 
