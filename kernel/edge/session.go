@@ -1,6 +1,7 @@
 package edge
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -35,6 +36,7 @@ type session struct {
 	will  *kernel.Will
 	kept  []byte
 	flows
+	listed   bool // the front-end knows what was pinned before
 	numbers  map[uint16]*numbered
 	releases []*releasing
 }
@@ -57,7 +59,7 @@ func (c *Conn) AttachSession(ctx context.Context, a broker.Attaching, taken func
 		if c.now.Load() != l {
 			return errMoved
 		}
-		s.how, s.state = a, in.State()
+		s.how, s.state, s.listed = a, in.State(), !present
 		s.on, s.inner = l, in
 		c.session = s
 		return nil
@@ -87,15 +89,41 @@ func (s *session) at(l *link) Session {
 	return s.inner
 }
 
-// do is Conn.do with the session at the host.
+// do is Conn.do with the session at the host. A host that the session was taken from
+// meanwhile, to go to the next one, refuses it.
 func (s *session) do(ctx context.Context, fn func(l *link, in Session) error) error {
 	return s.c.do(ctx, func(l *link) error {
 		in := s.at(l)
 		if in == nil {
-			return s.fenced()
+			return s.away()
 		}
-		return fn(l, in)
+		err := fn(l, in)
+		if kernel.CodeOf(err) == kernel.CodeFenced {
+			return cmp.Or(s.passed(in), err)
+		}
+		return err
 	})
+}
+
+// away is why a session is not at a host: it is another's, or on its way to the next one.
+func (s *session) away() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over {
+		return s.fenced()
+	}
+	return errMoved
+}
+
+// passed is away if the session is not at a host any more, else nil.
+func (s *session) passed(in Session) error {
+	s.mu.Lock()
+	here := s.inner == in
+	s.mu.Unlock()
+	if here {
+		return nil
+	}
+	return s.away()
 }
 
 // fenced is why a session that is not at a host is not.

@@ -164,6 +164,7 @@ func (s *session) Pins(ctx context.Context) (list []broker.SessionPin, err error
 			return err
 		}
 		return s.note(l, func() {
+			s.listed = true
 			if s.flows == nil && len(list) > 0 {
 				s.flows = make(flows)
 			}
@@ -205,7 +206,7 @@ func (s *session) PinNumber(id kernel.PinID, done kernel.Completion) error {
 		return nil
 	}
 	err := in.PinNumber(id, n)
-	if again(err) {
+	if again(err) || kernel.CodeOf(err) == kernel.CodeFenced && again(s.passed(in)) {
 		return nil
 	}
 	if err != nil {

@@ -1,6 +1,10 @@
 package edge
 
-import "github.com/trivium-mq/trivium/kernel"
+import (
+	"cmp"
+
+	"github.com/trivium-mq/trivium/kernel"
+)
 
 // ToTopic is broker.Publisher.ToTopic.
 func (p *publisher) ToTopic(name string, r *kernel.Record, token uint64) (matched int, err error) {
@@ -55,14 +59,25 @@ func (p *publisher) once(s Session, publish func(SessionPublisher, Session) (int
 	}
 	at := own.at(p.on)
 	if at == nil {
-		return 0, own.fenced()
+		return 0, passedBy(own.away())
 	}
 	if p.ident == (kernel.DedupID{}) {
 		matched, err = publish(in, at)
 	} else {
 		matched, err = in.Identified(p.ident, func() (int, error) { return publish(in, at) })
 	}
+	if kernel.CodeOf(err) == kernel.CodeFenced {
+		return 0, passedBy(cmp.Or(own.passed(at), err))
+	}
 	return matched, p.judge(err)
+}
+
+// passedBy turns errMoved into the refusal of a publish while nobody serves.
+func passedBy(err error) error {
+	if again(err) {
+		return errUnlinked
+	}
+	return err
 }
 
 // Identified is broker.Publisher.Identified.

@@ -38,16 +38,22 @@ func (s *session) Release(numbers []uint16, done func(unknown []uint16, err erro
 	in := s.inner
 	s.mu.Unlock()
 	if in != nil {
-		in.Release(numbers, r.completed)
+		r.release(in)
 	}
 }
 
+// release asks a host.
+func (r *releasing) release(in Session) {
+	in.Release(r.numbers, func(unknown []uint16, err error) { r.completed(in, unknown, err) })
+}
+
 // completed is the outcome at a host.
-func (r *releasing) completed(unknown []uint16, err error) {
+func (r *releasing) completed(in Session, unknown []uint16, err error) {
 	s := r.s
 	s.mu.Lock()
 	i := slices.Index(s.releases, r)
-	if i < 0 || again(err) && !s.over {
+	passes := again(err) || kernel.CodeOf(err) == kernel.CodeFenced && s.inner != in // which had given it back
+	if i < 0 || passes && !s.over {
 		s.mu.Unlock()
 		return
 	}

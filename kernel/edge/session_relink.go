@@ -219,7 +219,7 @@ func (r *relinking) install() {
 	r.repin()
 	for _, rel := range slices.Clone(s.releases) {
 		rel.again = true
-		s.c.e.spawn(func() { r.in.Release(rel.numbers, rel.completed) }) // it may tell at once
+		s.c.e.spawn(func() { rel.release(r.in) }) // it may tell at once
 	}
 	for _, p := range r.list {
 		if p.in != nil && p.m.credit != 0 {
@@ -248,7 +248,9 @@ func (r *relinking) repin() {
 	pins := make(map[uint16]broker.SessionPin, len(r.pins))
 	for _, p := range r.pins {
 		if f := s.flows[p.Number]; f == nil || f.id != p.PinID {
-			r.in.Unpin(p.PinID) // the client has ended it
+			if s.listed {
+				r.in.Unpin(p.PinID) // the client has ended it
+			}
 			continue
 		}
 		pins[p.Number] = p

@@ -1,0 +1,127 @@
+package edge
+
+import (
+	"context"
+	"testing"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/broker"
+)
+
+// overtaken is a host whose sessions are overtaken by a move, once, as they are asked for
+// something.
+type overtaken struct {
+	Host
+	move func() // nil = it is done
+}
+
+type overtakenLink struct {
+	Link
+	h *overtaken
+}
+
+type overtakenSession struct {
+	Session
+	h *overtaken
+}
+
+func (h *overtaken) Connect(id kernel.Identity, info kernel.ConnectionInfo, end func(error)) (Link, error) {
+	l, err := h.Host.Connect(id, info, end)
+	return overtakenLink{l, h}, err
+}
+
+func (l overtakenLink) AttachSession(ctx context.Context, a broker.Attaching, taken func()) (Session, bool, error) {
+	s, present, err := l.Link.AttachSession(ctx, a, taken)
+	return overtakenSession{s, l.h}, present, err
+}
+
+func (s overtakenSession) turn() {
+	if move := s.h.move; move != nil {
+		s.h.move = nil
+		move()
+	}
+}
+
+func (s overtakenSession) Release(numbers []uint16, done func([]uint16, error)) {
+	s.turn()
+	s.Session.Release(numbers, done)
+}
+
+func (s overtakenSession) SetWill(ctx context.Context, w *kernel.Will) error {
+	s.turn()
+	return s.Session.SetWill(ctx, w)
+}
+
+func (s overtakenSession) PinNumber(id kernel.PinID, done kernel.Completion) error {
+	s.turn()
+	return s.fail(s.Session.PinNumber(id, done))
+}
+
+// fail is what a host across the network says of a session that it has given back.
+func (s overtakenSession) fail(err error) error {
+	if err != nil {
+		return err
+	}
+	return kernel.Errorf(kernel.CodeFenced, "session", "c", "the connection has given it back")
+}
+
+// TestSessionOvertakenByAMove: what reaches a host after the session was suspended there,
+// for the next one, is done at that; nobody is told that another connection has it.
+func TestSessionOvertakenByAMove(t *testing.T) {
+	for name, ask := range map[string]func(s Session) error{
+		"release": func(s Session) error {
+			done := make(chan error, 1)
+			s.Release([]uint16{1}, func(_ []uint16, err error) { done <- err })
+			return <-done
+		},
+		"will": func(s Session) error {
+			return s.SetWill(context.Background(), &kernel.Will{Topic: "will", Record: kernel.Record{Value: []byte("v")}})
+		},
+		"number": func(s Session) error {
+			done := newOutcomes()
+			return s.PinNumber(kernel.PinID{Number: 1, Count: 1}, done)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			b, err := w.node.Serve(soon(t))
+			must(t, err)
+			w.now = b
+			h := &overtaken{Host: Local(b)}
+			w.Set(h)
+			c := w.conn()
+			s, _ := w.session(c, kept, func() { t.Error("it is taken over") })
+			h.move = w.move
+			must(t, ask(s))
+			must(t, s.DropWill())
+			s.Detach(0)
+		})
+	}
+}
+
+// TestPinsUntilTheyAreAskedFor: what an earlier connection has pinned is still pinned at
+// the next host when the front-end has not asked for it before the move.
+func TestPinsUntilTheyAreAskedFor(t *testing.T) {
+	w := newWorld(t)
+	w.serve()
+	c, pub := w.conn(), w.conn()
+	s, _ := w.session(c, kept, nil)
+	p := w.subscribe(s, "a", 2)
+	w.say(pub, "a", "1")
+	p.hears(t, "1")
+	p.pin(t, "1", kernel.PinID{Number: 1, Count: 1})
+	p.wait(t, "it is pinned", func() bool { return p.pinned[1] == 1 })
+	s.Detach(kept.Expiry)
+	c.Close()
+	s, _ = w.session(w.conn(), kept, nil)
+	w.move()
+	pins, err := s.Pins(soon(t))
+	must(t, err)
+	if len(pins) != 1 || pins[0].Number != 1 || pins[0].Taken {
+		t.Errorf("%+v", pins)
+	}
+	w.move()
+	if pins, err := s.Pins(soon(t)); len(pins) != 1 || err != nil {
+		t.Errorf("%+v, %v", pins, err)
+	}
+}
