@@ -238,6 +238,7 @@ func TestNobodyServesMQTT(t *testing.T) {
 		p.quiet()
 	}
 	c.send(packet(wire.V5, 1, 1, "t", "waits"))
+	c.quiet() // although it is held up
 	oldest.send(packet(wire.V311, 0, 0, "u", "waits too"))
 	if _, a := connect(t, s.at, v5("new")); a.Code != wire.ServerUnavailable {
 		t.Errorf("CONNACK 0x%02x", a.Code)

@@ -66,6 +66,8 @@ type conn struct {
 	resuming sync.Mutex    // held while what is due is sent again
 	relief   chan struct{} // the alarms have changed; capacity 1
 	tired    bool          // it has been held for long enough
+	alarms   sync.Mutex    // held while unserved is set
+	unserved atomic.Bool   // no publish is taken for want of a node
 
 	acks    acks          // its own lock
 	out     sender        // its own lock

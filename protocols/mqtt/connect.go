@@ -150,6 +150,7 @@ func (c *conn) accept(req *wire.ConnectRequest) error {
 	c.out.mu.Unlock()
 	listener.Authenticated(c.net)
 	client.WatchAlarms(c.alarmed)
+	c.alarmed()
 	taken := func() { c.end(wire.SessionTakenOver, "session taken over", nil) }
 	attaching := broker.Attaching{ClientID: c.clientID, Clean: req.Clean, Expiry: c.expiry}
 	session, present, err := client.AttachSession(c.ctx, attaching, taken)

@@ -1,6 +1,8 @@
 package mqtt
 
 import (
+	"errors"
+	"net"
 	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
@@ -8,28 +10,31 @@ import (
 )
 
 const (
-	// holdTime is how long a client is not read while nobody serves: until then what it
-	// has published, or asked for, waits. After that it is refused, and so is what
-	// follows, until somebody serves.
+	// holdTime is how long a client is held up while nobody serves: until then what it
+	// has published, or asked for, waits, and what is behind that. After that it is
+	// refused, and so is what follows, until somebody serves.
 	holdTime = 5 * time.Second
-	// holdPoll is the pause before a publish is tried again that was refused although no
-	// alarm is on.
+	// holdPoll is how often it is tried again without being told to.
 	holdPoll = 20 * time.Millisecond
+	// holdAhead is up to how many bytes behind it are read meanwhile, for pings.
+	holdAhead = 32 << 10
 )
 
 // alarmed is told by the kernel when the alarms change.
 func (c *conn) alarmed() {
+	c.alarms.Lock()
+	c.unserved.Store(c.client.Alarms().Leader.On) // the last to look sees no less than others
+	c.alarms.Unlock()
 	select {
 	case c.relief <- struct{}{}:
 	default:
 	}
 }
 
-// send publishes the record that c.in holds. While nobody serves the client is not read:
-// it is tried again.
+// send publishes the record that c.in holds. While nobody serves nothing else of the
+// client is handled but pings: it is tried again.
 func (c *conn) send(topic string, m *wire.Message, token uint64) (matched int, err error) {
-	matched, err = c.sendNow(topic, m, token)
-	if err == nil {
+	if matched, err = c.try(topic, m, token); err == nil {
 		c.tired = false
 		return matched, nil
 	}
@@ -37,18 +42,23 @@ func (c *conn) send(topic string, m *wire.Message, token uint64) (matched int, e
 		return matched, err
 	}
 	c.flush()
+	c.in.own() // the buffer is used meanwhile
 	limit := time.NewTimer(holdTime)
 	defer limit.Stop()
-	for c.pause(limit.C) {
-		matched, err = c.sendNow(topic, m, token)
-		if kernel.CodeOf(err) != kernel.CodePressure {
-			return matched, err
-		}
-		if !c.holds() {
-			return matched, err
-		}
+	defer c.heedAgain()
+	for kernel.CodeOf(err) == kernel.CodePressure && c.holds() && c.pause(limit.C) {
+		matched, err = c.try(topic, m, token)
 	}
 	return matched, err
+}
+
+// try is sendNow, unless nobody serves, or who does waits for others: then a host across
+// the network may refuse what it is sent long after.
+func (c *conn) try(topic string, m *wire.Message, token uint64) (matched int, err error) {
+	if c.unserved.Load() {
+		return 0, errNobody
+	}
+	return c.sendNow(topic, m, token)
 }
 
 // holds reports whether a publish that was refused is to wait: not for what the node is
@@ -58,26 +68,51 @@ func (c *conn) holds() bool {
 	return !c.tired && !a.Disk.On && !a.Memory.On && !a.Replicas.On
 }
 
-// pause waits for a change of the alarms; false if the time is over, or the connection
-// is. The keep alive does not run meanwhile.
+// pause waits for a change of the alarms, or for a moment; false if the time is over, or
+// the connection is. Pings are answered meanwhile, and the keep alive does not run.
 func (c *conn) pause(over <-chan time.Time) bool {
-	c.alive = true
-	wait := holdPoll
-	if c.client.Alarms().Any() {
-		wait = 10 * holdPoll // the end of it is told
-	}
-	poll := time.NewTimer(wait)
-	defer poll.Stop()
 	select {
 	case <-c.relief:
-	case <-poll.C:
+		return true
 	case <-over:
 		c.tired = true
 		return false
 	case <-c.ctx.Done():
 		return false
+	default:
+	}
+	if c.reader.Buffered() < holdAhead {
+		return c.heed()
+	}
+	poll := time.NewTimer(holdPoll)
+	defer poll.Stop()
+	select {
+	case <-c.relief:
+	case <-poll.C:
+	case <-c.ctx.Done():
 	}
 	return true
+}
+
+// heed reads on for a moment, and answers the pings among what comes; false if the
+// client has gone.
+func (c *conn) heed() bool {
+	if c.net.SetReadDeadline(time.Now().Add(holdPoll)) != nil || c.ended.Load() || c.stopped.Load() {
+		return false // see arm
+	}
+	n, err := c.reader.Fill()
+	c.progress += n
+	for range c.reader.Pull(wire.Pingreq << 4) {
+		c.out.packet(pingresp)
+	}
+	ne, ok := errors.AsType[net.Error](err)
+	return err == nil || ok && ne.Timeout()
+}
+
+// heedAgain ends a wait: the keep alive begins anew.
+func (c *conn) heedAgain() {
+	c.alive, c.renewed = true, time.Time{}
+	_ = c.net.SetReadDeadline(time.Time{}) // if it fails the next read does
 }
 
 // awaitHost waits until somebody serves, as long as a publish does; false if nobody
@@ -88,6 +123,7 @@ func (c *conn) awaitHost() bool {
 	}
 	limit := time.NewTimer(holdTime)
 	defer limit.Stop()
+	defer c.heedAgain()
 	for !c.tired && c.pause(limit.C) {
 		if c.client.Linked() {
 			return true
@@ -97,7 +133,7 @@ func (c *conn) awaitHost() bool {
 }
 
 // errNobody is what is answered while nobody serves.
-var errNobody = kernel.Errorf(kernel.CodePressure, "", "", "no node serves now")
+var errNobody error = kernel.Errorf(kernel.CodePressure, "", "", "no node serves now")
 
 // Holding implements kernel.Holder: what is on its way to the client, or was
 // acknowledged by it and not handed on.

@@ -1,7 +1,9 @@
 package mqtt
 
 import (
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
@@ -131,6 +133,15 @@ func (in *inbound) finish(topic string) {
 		return
 	}
 	in.rec.Headers[in.routeAt].Value = bytesOf(topic)
+}
+
+// own makes the record one that does not alias the packet.
+func (in *inbound) own() {
+	in.rec.Key, in.rec.Value, in.id = slices.Clone(in.rec.Key), slices.Clone(in.rec.Value), slices.Clone(in.id)
+	for i := range in.rec.Headers {
+		h := &in.rec.Headers[i]
+		h.Key, h.Value = strings.Clone(h.Key), slices.Clone(h.Value)
+	}
 }
 
 func (in *inbound) add(name string, value []byte) {

@@ -75,6 +75,31 @@ func (r *Reader) First() (first byte, ok bool) {
 	return r.buf[r.r], true
 }
 
+// Buffered is how many bytes have come that Take has not returned.
+func (r *Reader) Buffered() int { return r.w - r.r }
+
+// Pull takes packets without a body that begin with a byte out of the buffer, wherever
+// they are in it whole, and returns how many. The others stay in their order. What Take
+// has returned is not valid any more.
+func (r *Reader) Pull(first byte) (n int) {
+	to, at := r.r, r.r
+	for at < r.w {
+		b := r.buf[at:r.w]
+		size, k, err := varint(b[1:])
+		total := 1 + k + size
+		if err != nil || k == 0 || total > len(b) {
+			break
+		}
+		if at += total; b[0] == first && size == 0 {
+			n++
+			continue
+		}
+		to += copy(r.buf[to:], b[:total])
+	}
+	r.w = to + copy(r.buf[to:], r.buf[at:r.w])
+	return n
+}
+
 // Fill reads once from the source and returns how many bytes came. Errors are
 // those of the source.
 func (r *Reader) Fill() (int, error) {
