@@ -40,13 +40,26 @@ func (c *session) call(r *reader) error {
 	if many {
 		return fmt.Errorf("%w: too many calls at a time", errMalformed)
 	}
+	mark := c.line.mark()
 	c.work.Go(func() {
+		if m.follows() {
+			c.line.wait(c.ctx, mark)
+		}
 		c.reply(id, do)
 		c.out.mu.Lock()
 		c.calls--
 		c.out.mu.Unlock()
 	})
 	return nil
+}
+
+// follows says that a method is about what was published to topics before.
+func (m method) follows() bool {
+	switch m {
+	case methodSubscribe, methodUnsubscribe, methodNext, methodRetainedAgain, methodSetWill, methodDropWill, methodDetach:
+		return true
+	}
+	return false
 }
 
 // errAnswered says that the result is out already.

@@ -72,6 +72,10 @@
 // Between the two, what HTTP/2 lets a stream have under way. Whoever breaks one of these
 // has its stream ended.
 //
+// Publishes to topics are given to the broker beside the reading of the stream, in order:
+// one may wait for a live subscriber, perhaps of the same client. Calls that are about
+// what was published wait for them.
+//
 // Publishes that the broker refuses for want of disk or memory, because an alarm is news
 // to the client's node, wait at the node that serves, in order; credit and settlements
 // pass them. Those to topics whose client knew of the alarm are refused.

@@ -3,6 +3,7 @@ package forward
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/trivium-mq/trivium/kernel"
@@ -226,4 +227,42 @@ func TestLiveTotal(t *testing.T) {
 	to.until(t, func() bool { return len(to.live) == fit+1 })
 	c.Close()
 	eventually(t, "nothing is under way", func() bool { return n.server.live.Load() == 0 })
+}
+
+// TestLiveOfOneself: a client that hears what it publishes itself, or two of each other,
+// lose nothing while they take it: that they do is heard while a publisher waits for room.
+func TestLiveOfOneself(t *testing.T) {
+	b := open(t)
+	n := serve(t, b)
+	const count, size = 60, 50 << 10
+	var list []*subscriber
+	var pubs []*naming
+	for i := range 2 {
+		c := n.connect(t, tokened(fmt.Sprint(i)))
+		s := c.brief(fmt.Sprint(i))
+		to := newSubscriber()
+		s.Subscribe(soon(t), []broker.SubscribeSpec{spec("a", 1, 1, to)})
+		list, pubs = append(list, to), append(pubs, topics(t, c))
+	}
+	var work sync.WaitGroup
+	for _, p := range pubs {
+		work.Go(func() {
+			for i := range count {
+				p.n++
+				if _, err := p.p.ToTopic("a", message("a", fmt.Sprintf("%-*d", size, i)), p.n); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	work.Wait()
+	for _, p := range pubs {
+		p.wait()
+	}
+	if got := b.Counters("mqtt").Dropped.Load(); got != 0 {
+		t.Errorf("%d were dropped", got)
+	}
+	for _, to := range list {
+		to.until(t, func() bool { return len(to.live) == 2*count })
+	}
 }

@@ -27,6 +27,9 @@ type publish struct {
 	fields        fields
 }
 
+// flagNamed is the bit of publish.named among the flags, which follow two numbers.
+const flagNamed = 1 << 7
+
 // appendPublish appends the body of a publish frame, but for the value of the record,
 // which comes last. scratch is for its fields, and returned.
 func appendPublish(b []byte, p *publish, r *kernel.Record, opt *kernel.PublishOptions, scratch []kernel.Field) ([]byte, []kernel.Field) {

@@ -27,7 +27,7 @@ type pressure struct {
 // held is a publish that waits.
 type held struct {
 	f    *feeder
-	s    *broker.Session // whose number it uses; nil = none
+	s    *broker.Session // that was attached; nil = none
 	body []byte
 }
 
@@ -37,31 +37,42 @@ const retryTime = 200 * time.Millisecond
 
 func (h *pressure) init(c *session) { h.session, h.wake = c, make(chan struct{}, 1) }
 
-// publish handles a publish.
+// publish handles a publish. Those to topics go by the line.
 func (c *session) publish(body []byte) error {
-	h := &c.pressure
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if err := h.p.read(body); err != nil {
-		return err
+	r := read(body)
+	id, _, named := r.Uint(), r.Uint(), r.Byte()&flagNamed != 0
+	if r.Err() != nil {
+		return fmt.Errorf("%w: a publish", errMalformed)
 	}
-	defer h.p.reset()
 	c.out.mu.Lock()
-	f := c.publishers[h.p.publisher]
+	f := c.publishers[id]
 	if f == nil || f.over {
 		c.out.mu.Unlock()
 		return fmt.Errorf("%w: nobody publishes", errMalformed)
 	}
 	f.came++
 	var s *broker.Session
-	if h.p.once {
-		if c.holding == nil {
-			c.out.mu.Unlock()
-			return errNoSession
-		}
+	if c.holding != nil {
 		s = c.holding.s
 	}
 	c.out.mu.Unlock()
+	if named {
+		return c.line.add(f, s, body)
+	}
+	return c.pressure.take(f, nil, body)
+}
+
+// take gives a publish to the broker, or holds it. s is the session that is attached.
+func (h *pressure) take(f *feeder, s *broker.Session, body []byte) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err := h.p.read(body); err != nil {
+		return err
+	}
+	defer h.p.reset()
+	if h.p.once && s == nil {
+		return errNoSession
+	}
 	switch {
 	case h.over:
 		h.refuse(f, errGone())
@@ -83,7 +94,7 @@ func (c *session) publish(body []byte) error {
 	h.list = append(h.list, held{f, s, slices.Clone(body)})
 	if !h.waiting {
 		h.waiting = true
-		c.work.Go(h.retry)
+		h.session.work.Go(h.retry)
 	}
 	return nil
 }
@@ -122,8 +133,8 @@ func (p *publish) toTopic(to *broker.Publisher, s *broker.Session) (matched int,
 	return to.ToTopic(p.key, &p.record, p.number)
 }
 
-// try publishes h.p, unless it has to wait. s is the session whose number it uses. The
-// caller holds h.mu.
+// try publishes h.p, unless it has to wait. s is the session that is attached. The caller
+// holds h.mu.
 func (h *pressure) try(f *feeder, s *broker.Session) (pressed bool, err error) {
 	p := &h.p
 	if p.named {

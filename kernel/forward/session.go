@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,9 +38,10 @@ type session struct {
 	ctx      context.Context // of what is called; ends with the stream
 	cancel   context.CancelFunc
 	writer   sync.WaitGroup // sends what is in out
-	work     sync.WaitGroup // calls under way, and pressure.retry
+	work     sync.WaitGroup // calls under way, line.run and pressure.retry
 	done     chan struct{}  // closed when the stream is not read any more
 	pressure pressure
+	line     line
 
 	// the reader's
 	frames  frames
@@ -59,6 +61,7 @@ type session struct {
 	silent     bool          // the client did not answer in time
 	channels   []kernel.ChannelStatus
 	due        []*feeder // see flushDue
+	wrong      error     // why the stream was ended, if it was not read
 	holding    *holding  // nil = no session is attached
 	attaching  bool      // one is being
 	flow       flow      // of live messages
@@ -72,6 +75,7 @@ func newSession(s Stream, live *atomic.Int64) *session {
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.out.init(c.feed)
 	c.pressure.init(c)
+	c.line.init(c)
 	return c
 }
 
@@ -111,7 +115,15 @@ func (c *session) run(b *broker.Broker) error {
 	parting := time.AfterFunc(partingTime, c.stream.Close)
 	c.writer.Wait()
 	parting.Stop()
-	return err
+	return cmp.Or(c.wrong, err)
+}
+
+// fail ends the stream for what is wrong with something that was read before.
+func (c *session) fail(err error) {
+	c.out.mu.Lock()
+	c.wrong = cmp.Or(c.wrong, err)
+	c.out.mu.Unlock()
+	c.stream.Close()
 }
 
 func (c *session) receive(fn func(kind, []byte) error) error {
@@ -120,9 +132,7 @@ func (c *session) receive(fn func(kind, []byte) error) error {
 		if err != nil {
 			return err
 		}
-		err = c.frames.feed(b, fn)
-		c.flushDue()
-		if err != nil {
+		if err := c.frames.feed(b, fn); err != nil {
 			return err
 		}
 	}
@@ -284,9 +294,10 @@ func (c *session) part() {
 	if c.conn == nil {
 		return
 	}
-	c.pressure.end()
 	ctx, cancel := context.WithTimeout(c.ctx, settleTime)
 	defer cancel()
+	c.line.wait(ctx, c.line.mark())
+	c.pressure.end()
 	c.out.mu.Lock()
 	list := make([]*feeder, 0, len(c.publishers))
 	for _, f := range c.publishers {
