@@ -4,6 +4,10 @@
 // their credit and what it has declared that lives in memory only. Meanwhile publishes
 // are refused with CodePressure, as during an alarm, and everything else waits.
 //
+// A session is attached again with its epoch, and its client neither sees its deliveries
+// again nor loses an acknowledgement: what it holds is held at the next host before that
+// hands out more, and what was under way there and has not happened is done again.
+//
 // What is lost with a host is what only that had: messages of memory-only queues, and
 // who held what. Records that were held are handed out again, marked as redelivered;
 // settlements of those that somebody else has got by then are refused, silently.

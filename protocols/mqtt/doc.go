@@ -9,5 +9,10 @@
 // Kernel goroutines append deliveries and PUBACKs to that buffer and never
 // touch the socket.
 //
-// Locks: acks.mu before sender.mu; neither is held across a kernel call.
+// The kernel is an edge (kernel/edge): a connection outlasts the node that serves. While
+// none does, a publish that is refused for that waits, with the reader, see hold.go, and
+// what the window holds is held again at the next node (feed.Holding).
+//
+// Locks: acks.mu before sender.mu. acks.mu is not held across a kernel call, and sender.mu
+// only across those of a member that note something and return.
 package mqtt
