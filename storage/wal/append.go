@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/hashicorp/raft"
 
@@ -25,18 +24,20 @@ type request struct {
 	wake chan bool // true: become the writer; false: done
 }
 
-var requests = sync.Pool{New: func() any { return &request{wake: make(chan bool, 1)} }}
-
 func newRequest(g *Group, kind uint8) *request {
-	r := requests.Get().(*request)
+	r, _ := g.w.requests.Get().(*request)
+	if r == nil {
+		r = &request{wake: make(chan bool, 1)}
+	}
 	r.group, r.kind = g, kind
 	return r
 }
 
 func (r *request) free() {
+	pool := &r.group.w.requests
 	clear(r.sums)
 	*r = request{wake: r.wake, sums: r.sums[:0]}
-	requests.Put(r)
+	pool.Put(r)
 }
 
 func (r *request) control() bool { return r.kind != kindEntry && r.kind != kindCopy }

@@ -129,6 +129,9 @@ type WAL struct {
 	dir  string
 	opts Options
 	lock io.Closer
+	// requests are those not in use. Each log has its own: a channel of one does not get
+	// out of the bubble of a test (testing/synctest) by way of another.
+	requests sync.Pool
 
 	mu     sync.Mutex
 	idle   sync.Cond // signalled when busy ends
