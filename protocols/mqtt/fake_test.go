@@ -30,6 +30,7 @@ type fakeNode struct {
 	onPublish func(p published) (matched int, err error)
 	counters  broker.Counters
 	alarms    broker.Alarms
+	last      *fakeClient
 	subErr    error
 	willErr   error
 	retained  map[string][]kernel.Retained // by filter
@@ -78,7 +79,8 @@ func (n *fakeNode) Connect(_ context.Context, id kernel.Identity, info kernel.Co
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.lastID++
-	return &fakeClient{node: n, id: n.lastID, info: info, end: end}, nil
+	n.last = &fakeClient{node: n, id: n.lastID, info: info, end: end}
+	return n.last, nil
 }
 
 func (n *fakeNode) messages() []published {
@@ -92,14 +94,27 @@ type fakeClient struct {
 	id   kernel.ConnectionID
 	info kernel.ConnectionInfo
 	end  func(error)
+
+	alarmed func() // see WatchAlarms
 }
 
 func (c *fakeClient) ID() kernel.ConnectionID    { return c.id }
 func (c *fakeClient) Counters() *broker.Counters { return &c.node.counters }
 func (c *fakeClient) Close()                     {}
 func (c *fakeClient) Linked() bool               { return true }
-func (c *fakeClient) Alarms() *broker.Alarms     { return &c.node.alarms }
-func (c *fakeClient) WatchAlarms(func())         {}
+
+func (c *fakeClient) Alarms() *broker.Alarms {
+	c.node.mu.Lock()
+	defer c.node.mu.Unlock()
+	now := c.node.alarms
+	return &now
+}
+
+func (c *fakeClient) WatchAlarms(fn func()) {
+	c.node.mu.Lock()
+	defer c.node.mu.Unlock()
+	c.alarmed = fn
+}
 
 func (c *fakeClient) Publisher(done kernel.Completion) publisher {
 	return &fakePublisher{client: c, done: done}
