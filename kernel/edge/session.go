@@ -201,9 +201,13 @@ func (s *session) Kept() (b []byte, err error) {
 }
 
 // Detach is broker.Session.Detach. It waits for a host: the session is to be given back
-// at that which serves.
+// at that which serves. If it is not known whether one has done it, it is done again at
+// the next: the will of a session that is kept is there, unless it was published.
 func (s *session) Detach(expiry time.Duration) {
 	s.mu.Lock()
+	if s.how.Expiry > 0 {
+		s.will = nil
+	}
 	s.how.Expiry = expiry
 	kept := s.kept
 	s.mu.Unlock()

@@ -3,6 +3,7 @@ package edge
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/kernel/broker"
@@ -12,27 +13,29 @@ import (
 // something.
 type overtaken struct {
 	Host
-	move func() // nil = it is done
+	move     func()                // nil = it is done
+	detached func(end func(error)) // comes after a session is detached; nil = nothing
 }
 
 type overtakenLink struct {
 	Link
-	h *overtaken
+	h   *overtaken
+	end func(error)
 }
 
 type overtakenSession struct {
 	Session
-	h *overtaken
+	overtakenLink
 }
 
 func (h *overtaken) Connect(id kernel.Identity, info kernel.ConnectionInfo, end func(error)) (Link, error) {
 	l, err := h.Host.Connect(id, info, end)
-	return overtakenLink{l, h}, err
+	return overtakenLink{l, h, end}, err
 }
 
 func (l overtakenLink) AttachSession(ctx context.Context, a broker.Attaching, taken func()) (Session, bool, error) {
 	s, present, err := l.Link.AttachSession(ctx, a, taken)
-	return overtakenSession{s, l.h}, present, err
+	return &overtakenSession{s, l}, present, err
 }
 
 func (s overtakenSession) turn() {
@@ -55,6 +58,14 @@ func (s overtakenSession) SetWill(ctx context.Context, w *kernel.Will) error {
 func (s overtakenSession) PinNumber(id kernel.PinID, done kernel.Completion) error {
 	s.turn()
 	return s.fail(s.Session.PinNumber(id, done))
+}
+
+func (s overtakenSession) Detach(expiry time.Duration) {
+	s.Session.Detach(expiry)
+	if after := s.h.detached; after != nil {
+		s.h.detached = nil
+		after(s.end)
+	}
 }
 
 // fail is what a host across the network says of a session that it has given back.
@@ -124,4 +135,25 @@ func TestPinsUntilTheyAreAskedFor(t *testing.T) {
 	if pins, err := s.Pins(soon(t)); len(pins) != 1 || err != nil {
 		t.Errorf("%+v, %v", pins, err)
 	}
+}
+
+// TestDetachedTwiceLeavesOneWill: a link that breaks as the session is given back leaves
+// open whether it was, and it is done again; the will comes once.
+func TestDetachedTwiceLeavesOneWill(t *testing.T) {
+	w := newWorld(t)
+	b, err := w.node.Serve(soon(t))
+	must(t, err)
+	w.now = b
+	h := &overtaken{Host: Local(b)}
+	w.Set(h)
+	c, other := w.conn(), w.conn()
+	w.declare(other, broker.QueueSpec{Name: "q", Durable: true})
+	must(t, other.Bind(soon(t), kernel.Binding{Exchange: kernel.ExchangeTopic, Queue: "q", Key: "will"}))
+	s, _ := w.session(c, kept, nil)
+	must(t, s.SetWill(soon(t), &kernel.Will{Topic: "will", Record: kernel.Record{Value: []byte("v")}}))
+	h.detached = func(end func(error)) { end(kernel.Errorf(kernel.CodeUnknown, "", "", "cut")) }
+	s.Detach(kept.Expiry)
+	c.Close()
+	w.publish(other, "q", 1) // behind what has come
+	w.ready(other, "q", 2, 0)
 }
