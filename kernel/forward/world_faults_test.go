@@ -18,7 +18,7 @@ func (w *world) fault() {
 		w.truth.count("flaps")
 		w.flap()
 	case n < 18:
-		if l := w.anyLink(); l != nil {
+		if l := w.anyLink(); l != nil && !l.asks() {
 			w.truth.count("cuts")
 			l.cut()
 		}
@@ -42,6 +42,7 @@ func (w *world) anyLink() *wlink {
 // all where it is the same node.
 func (w *world) change(end func()) {
 	early, late := w.rnd.IntN(2) == 0, w.rnd.IntN(3) > 0
+	w.truth.closes(true)
 	end()
 	w.trace("the facade has ended")
 	w.now = nil
@@ -85,7 +86,9 @@ func (w *world) badEnd() {
 	b := w.now
 	w.facade.Store(nil)
 	for _, l := range w.truth.opened() {
-		l.cut()
+		if !l.asks() {
+			l.cut()
+		}
 	}
 	w.truth.breaks() // those that were on their way
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/trivium-mq/trivium/kernel"
@@ -143,16 +144,32 @@ func (d *frailDone) take(token uint64) bool {
 	return there
 }
 
-// ToExchange implements edge.Publisher.
-func (p *frailPublisher) ToExchange(exchange, key string, r *kernel.Record, opt kernel.PublishOptions, token uint64) (int, error) {
+// publish does a publish, whose outcome may be lost; none says that it has none without a
+// target.
+func (p *frailPublisher) publish(token uint64, none bool, do func() (int, error)) (int, error) {
 	if !p.done.begin(token) {
 		return 0, errGone()
 	}
-	n, err := p.Publisher.ToExchange(exchange, key, r, opt, token)
-	if (err != nil || opt.Mandatory && n == 0) && !p.done.take(token) {
+	n, err := do()
+	if (err != nil || none && n == 0) && !p.done.take(token) {
 		n, err = 1, nil // it is lost, and known to be unknown
 	}
 	return n, err
+}
+
+// ToExchange implements edge.Publisher.
+func (p *frailPublisher) ToExchange(exchange, key string, r *kernel.Record, opt kernel.PublishOptions, token uint64) (int, error) {
+	return p.publish(token, opt.Mandatory, func() (int, error) { return p.Publisher.ToExchange(exchange, key, r, opt, token) })
+}
+
+// ToTopic implements edge.SessionPublisher.
+func (p *frailPublisher) ToTopic(name string, r *kernel.Record, token uint64) (int, error) {
+	return p.publish(token, false, func() (int, error) { return p.Publisher.ToTopic(name, r, token) })
+}
+
+// ToTopicOnce implements edge.SessionPublisher.
+func (p *frailPublisher) ToTopicOnce(s edge.Session, number uint16, name string, r *kernel.Record, token uint64) (int, error) {
+	return p.publish(token, false, func() (int, error) { return p.Publisher.ToTopicOnce(s, number, name, r, token) })
 }
 
 // Completed implements kernel.Completion.
@@ -198,6 +215,10 @@ func (p *frailPublisher) Settle(ctx context.Context) error {
 	}
 	return p.Publisher.Settle(ctx)
 }
+
+// asks says that a link is asked to end by its host, whatever becomes of that: so are
+// links in process, and if they broke their sessions would end, which others do not.
+func (l *wlink) asks() bool { return l.wire == nil && strings.HasPrefix(l.name, "device") }
 
 // cut breaks a link, whatever it runs on.
 func (l *wlink) cut() {

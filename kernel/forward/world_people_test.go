@@ -24,6 +24,12 @@ func (w *world) populate() {
 			c.must(c.conn.Bind(ctx, kernel.Binding{Exchange: "all", Queue: q}))
 			w.truth.declare(q)
 		}
+		for _, q := range []string{"up", "wills"} {
+			_, err := c.conn.DeclareQueue(ctx, broker.QueueSpec{Name: q, Durable: true})
+			c.must(err)
+			c.must(c.conn.Bind(ctx, kernel.Binding{Exchange: kernel.ExchangeTopic, Queue: q, Key: q + ".#"}))
+		}
+		w.truth.declare("up")
 		c.close()
 		close(made)
 	})
@@ -39,6 +45,16 @@ func (w *world) populate() {
 	}
 	for i := range w.rnd.IntN(3) {
 		w.asks(fmt.Sprint("asker", i))
+	}
+	devices := w.rnd.IntN(3)
+	var ready sync.WaitGroup
+	ready.Add(devices)
+	for i := range devices {
+		w.devices(fmt.Sprint("device", i), ready.Done)
+	}
+	ready.Wait()
+	for i := range min(devices, 1) * (1 + w.rnd.IntN(2)) {
+		w.talks(fmt.Sprint("talker", i))
 	}
 }
 

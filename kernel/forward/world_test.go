@@ -56,7 +56,7 @@ func setting(t *testing.T, name string, usual int64) int64 {
 
 const (
 	// realTime is how long a history may take, and historyTime how long by its own clock.
-	realTime    = 20 * time.Second
+	realTime    = 2 * time.Minute
 	historyTime = 10 * time.Minute
 )
 
@@ -64,6 +64,8 @@ const (
 func playEdges(t *testing.T, seed int64, all wseen) (ok bool) {
 	runtime.GC() // pools of the process have channels of the last bubble
 	runtime.GC()
+	// What is let go of with a cleanup would be so on a goroutine outside the bubble.
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	hung := time.AfterFunc(realTime, func() {
 		debug.SetTraceback("all")
 		panic(fmt.Sprintf("TRIVIUM_SEED=%d hangs", seed))
@@ -98,6 +100,8 @@ type world struct {
 	over   chan struct{} // closed when the clients are to come to an end
 
 	clients sync.WaitGroup
+	talkers sync.WaitGroup
+	things  []*wdevice
 	mu      sync.Mutex
 	all     []*wclient
 }
@@ -138,6 +142,7 @@ func (w *world) serve() {
 		w.t.Fatal(err)
 	}
 	w.now = b
+	w.truth.closes(false)
 	w.facade.Store(b)
 }
 
@@ -226,6 +231,8 @@ func (w *world) consumeAll() {
 		for name := range w.truth.queues {
 			c.takeAll(name)
 		}
+		w.sleep(time.Minute) // wills wait for those who are linked anew
+		w.judgeTopics(c.readWills())
 		if n := len(w.now.Connections()); n != 1 {
 			w.truth.Failf("%d connections are left", n-1)
 		}
@@ -264,6 +271,7 @@ func (w *world) client(name string, fn func(c *wclient)) {
 func (c *wclient) does(format string, args ...any) {
 	s := fmt.Sprintf(format, args...)
 	c.what.Store(&s)
+	c.w.trace("%s %s", c.id, s)
 }
 
 // connect connects at an edge, -1 = any.

@@ -20,7 +20,12 @@ type truth struct {
 	open_    map[*wlink]struct{}
 	members  map[string]*wplace // by tag
 	reached  map[string]*wlink  // by connection: what answered last
+	closing  bool               // the host ends: links that are made still go with it
 	locks    map[string]*wplace // by queue: the exclusive member there was last
+	said     map[string]*wsay   // to topics
+	heard    map[string]bool    // of that
+	lost     map[string]int     // links, by connection
+	opens    map[string]int     // those that it had
 	wrong    []string
 	seen     wseen
 }
@@ -33,6 +38,8 @@ func newTruth() *truth {
 		attempts: make(map[string]*wattempt), messages: make(map[string]*wmessage), queues: make(map[string]*wqueue),
 		links: make(map[*wlink]struct{}), open_: make(map[*wlink]struct{}), members: make(map[string]*wplace),
 		reached: make(map[string]*wlink), locks: make(map[string]*wplace), seen: make(wseen),
+		said: make(map[string]*wsay), heard: make(map[string]bool), lost: make(map[string]int),
+		opens: make(map[string]int),
 	}
 }
 
@@ -80,8 +87,10 @@ type wrecord struct {
 	told    bool   // it was handed out before
 	holder  string // tag of the member that has it, as it was told; "" = nobody
 	link    *wlink // by which
-	stale   *wlink // by which somebody has settled what he had of it of a host before
 	settled *wlink // by which it was accepted or refused, for certain as long as that was not lost
+	// stale counts by link how often somebody has settled what he had of it of a host
+	// before: that may settle what is on its way to him.
+	stale map[*wlink]int
 }
 
 // wplace is a membership as far as the client knows.
@@ -126,6 +135,7 @@ func (t *truth) link(l *wlink) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.links[l] = struct{}{}
+	l.ending = t.closing
 	t.seen["links"]++
 }
 
@@ -133,6 +143,7 @@ func (t *truth) open(l *wlink) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.open_[l] = struct{}{}
+	t.opens[l.name]++
 	if t.reached[l.name] != nil {
 		t.seen["relinks"]++
 	}
@@ -151,8 +162,15 @@ func (t *truth) unlink(l *wlink) {
 func (t *truth) broken(l *wlink) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if l != nil && !l.lost {
+	if l != nil {
+		t.lose(l)
+	}
+}
+
+func (t *truth) lose(l *wlink) {
+	if !l.lost {
 		l.lost = true
+		t.lost[l.name]++
 		t.seen["broken"]++
 	}
 }
@@ -168,12 +186,19 @@ func (t *truth) ends(which func(*wlink) bool) {
 	}
 }
 
+// closes notes that the host ends, or that another one serves.
+func (t *truth) closes(ends bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.closing = ends
+}
+
 // breaks notes that all links are about to break.
 func (t *truth) breaks() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for l := range t.links {
-		l.lost = true
+		t.lose(l)
 	}
 }
 
@@ -279,7 +304,7 @@ func (t *truth) delivered(p *wplace, d *kernel.Delivery) {
 	r := q.records[d.Offset]
 	switch {
 	case r == nil:
-		r = &wrecord{attempt: string(name)}
+		r = &wrecord{attempt: string(name), stale: make(map[*wlink]int)}
 		q.records[d.Offset] = r
 		q.of[r.attempt] = append(q.of[r.attempt], d.Offset)
 		t.stored(q, r, d.Offset)
@@ -291,8 +316,9 @@ func (t *truth) delivered(p *wplace, d *kernel.Delivery) {
 		r.told = true
 		return
 	}
-	if r.stale == l { // it may be settled with what it was before
-		r.told, r.holder, r.stale = true, "", nil
+	if r.stale[l] > 0 {
+		r.stale[l]--
+		r.told = true
 		return
 	}
 	at := fmt.Sprintf("%s/%d (%s) is handed to %s by link %d (acquired %d, again %v)", q.name, d.Offset, name, p.tag, l.n, d.Acquired, d.Redelivered)
@@ -311,7 +337,7 @@ func (t *truth) delivered(p *wplace, d *kernel.Delivery) {
 	if h := t.locks[p.queue]; h != nil && h != p && !h.over && h.link.live() {
 		t.fail("%s, while %s excludes others by link %d", at, h.tag, h.link.n)
 	}
-	r.told, r.holder, r.link, r.stale, r.settled = true, p.tag, l, nil, nil
+	r.told, r.holder, r.link, r.settled = true, p.tag, l, nil
 }
 
 // settles notes that a settlement goes into a link.
@@ -329,7 +355,7 @@ func (t *truth) settles(l *wlink, tag string, o kernel.Outcome, first, last int6
 		case r == nil:
 			continue
 		case r.holder != tag || r.link != l:
-			r.stale = l
+			r.stale[l]++
 			continue
 		}
 		r.holder = ""
