@@ -114,7 +114,7 @@ func (n *Node) Serve(ctx context.Context) (*Broker, error) {
 // serve makes the facade of a leadership.
 func (n *Node) serve(ctx context.Context, l lead) (*Broker, error) {
 	b := newBroker(n, l)
-	if n.clustered() || n.servedBefore() {
+	if before := n.servedBefore(); before || !n.Alone() {
 		b.relinks = relinkTime
 	}
 	stop := context.AfterFunc(ctx, b.cancel)
