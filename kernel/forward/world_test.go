@@ -247,11 +247,12 @@ type wclient struct {
 	name string
 	rnd  *rand.Rand
 	conn *edge.Conn
-	host *edge.Edge
-	at   int
+	at   int // the edge
 	n    int // connections so far
-	id   string
-	what atomic.Pointer[string] // it does; nil = it has ended
+	// conns are all that it has had.
+	conns []*edge.Conn
+	id    string
+	what  atomic.Pointer[string] // it does; nil = it has ended
 }
 
 // client starts a client.
@@ -262,9 +263,17 @@ func (w *world) client(name string, fn func(c *wclient)) {
 	c.rnd = w.rng(uint64(len(w.all)))
 	w.mu.Unlock()
 	w.clients.Go(func() {
+		defer c.hangUp()
 		fn(c)
-		c.what.Store(nil)
 	})
+}
+
+// hangUp closes what a client has left open that has come to its end too early.
+func (c *wclient) hangUp() {
+	for _, conn := range c.conns {
+		conn.Close()
+	}
+	c.what.Store(nil)
 }
 
 // does says what the client is about to do, for who looks why it hangs.
@@ -290,6 +299,7 @@ func (c *wclient) connect(at int) {
 		runtime.Goexit()
 	}
 	c.conn = conn
+	c.conns = append(c.conns, conn)
 }
 
 // close closes the connection.
