@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -70,6 +71,9 @@ func (c *session) reply(id uint64, do answer) {
 	values, err := do()
 	if err == errAnswered {
 		return
+	}
+	if c.ctx.Err() != nil && errors.Is(err, context.Canceled) { // the client has left meanwhile, or has another link
+		err = errBroken()
 	}
 	c.out.mu.Lock()
 	defer c.out.mu.Unlock()
