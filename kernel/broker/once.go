@@ -75,6 +75,23 @@ func (e *sessionEntry) readOnces(ctx context.Context, durable, present bool) err
 	return nil
 }
 
+// adopt notes numbers that are in use of which an earlier broker knew. There are no more
+// than a session may have.
+func (o *onces) adopt(numbers []uint16) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, n := range numbers {
+		if o.used[n] != nil || len(o.used) >= o.b.limits.Numbers {
+			continue
+		}
+		o.used[n] = &use{number: n, count: o.next, done: true, matched: 1}
+		o.next++
+		if !o.over {
+			o.b.numbers.Add(1)
+		}
+	}
+}
+
 // retireOnces takes the numbers of a session out of the account of the node.
 func (e *sessionEntry) retireOnces() {
 	o := e.onces

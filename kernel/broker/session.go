@@ -46,6 +46,10 @@ type Attaching struct {
 	// epoch goes on, which was Suspended or lost its host: it is refused with CodeFenced
 	// if a later one has been there since.
 	Epoch uint64
+	// Numbers returns those of ToTopicOnce that the client knows to be stored and has not
+	// released. It is asked with an Epoch: of a message that went to subscribers in
+	// memory only the broker before was the only one that knew. It may be nil.
+	Numbers func() []uint16
 }
 
 // AttachSession takes the session of a client id for c: the present one, or a

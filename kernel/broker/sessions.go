@@ -85,6 +85,9 @@ func (e *sessionEntry) begin(ctx context.Context, a *Attaching, present bool, ow
 	if err := e.readOnces(ctx, durable, present); err != nil {
 		return err
 	}
+	if a.Epoch != 0 && a.Numbers != nil {
+		e.onces.adopt(a.Numbers())
+	}
 	if durable && (!present || expiry != e.expiry || e.stamped || changed) {
 		if err := e.record(ctx, session.Record{Expiry: expiry}); err != nil {
 			return err

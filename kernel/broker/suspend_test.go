@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -200,4 +201,34 @@ func TestLinkMadeAnew(t *testing.T) {
 	}
 	s.Detach(0)
 	w.want("will/c=1")
+}
+
+// TestNumbersGoOn: a message that was stored nowhere, as only subscribers in memory had
+// it, is recognised at the next facade all the same if its client's link is made anew.
+func TestNumbersGoOn(t *testing.T) {
+	for _, expiry := range []time.Duration{0, time.Hour} {
+		n, b := serveNode(t)
+		s, _ := attach(t, connect(t, b), "c", true, expiry)
+		s.Suspend()
+		b = serveAgain(t, n)
+		c := connect(t, b)
+		declare(t, c, QueueSpec{Name: "q", Durable: true})
+		s, _, err := c.AttachSession(soon(t), Attaching{
+			ClientID: "c", Epoch: s.Epoch(), Expiry: expiry, Numbers: func() []uint16 { return []uint16{7} },
+		}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := publisher(t, c)
+		p.once(s, 7, "q", "repeat")
+		if unknown := p.release(s, 7); len(unknown) > 0 {
+			t.Errorf("released in vain: %d", unknown)
+		}
+		p.once(s, 7, "q", "next")
+		p.once(s, 8, "q", "other")
+		_, in := consume(t, c, "q", kernel.MemberOptions{AutoSettle: true}, 10)
+		if got := in.wait(t, 2); !slices.Equal(got, []string{"next", "other"}) {
+			t.Errorf("expiry %v: %q", expiry, got)
+		}
+	}
 }

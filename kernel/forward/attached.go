@@ -34,6 +34,10 @@ func (l *link) AttachSession(ctx context.Context, a broker.Attaching, taken func
 		link: l, taken: taken, gone: make(chan struct{}),
 		feeds: make(map[string]*member), members: make(map[*member]struct{}),
 	}
+	if a.Epoch != 0 && a.Numbers != nil {
+		numbers := a.Numbers() // with no mutex held
+		a.Numbers = func() []uint16 { return numbers }
+	}
 	l.out.mu.Lock()
 	if l.attached != nil {
 		l.out.mu.Unlock()

@@ -10,11 +10,19 @@ import (
 
 func appendAttaching(b []byte, a *broker.Attaching) []byte {
 	b = codec.AppendFlags(codec.AppendString(b, a.ClientID), a.Clean)
-	return codec.AppendUint(codec.AppendInt(b, int64(a.Expiry)), a.Epoch)
+	b = codec.AppendUint(codec.AppendInt(b, int64(a.Expiry)), a.Epoch)
+	var numbers []uint16
+	if a.Epoch != 0 && a.Numbers != nil {
+		numbers = a.Numbers()
+	}
+	return appendNumbers(b, numbers)
 }
 
 func (r *reader) attaching() broker.Attaching {
-	return broker.Attaching{ClientID: r.String(), Clean: r.flag(), Expiry: time.Duration(r.Int()), Epoch: r.Uint()}
+	a := broker.Attaching{ClientID: r.String(), Clean: r.flag(), Expiry: time.Duration(r.Int()), Epoch: r.Uint()}
+	numbers := r.numbers(nil)
+	a.Numbers = func() []uint16 { return numbers }
+	return a
 }
 
 func appendSubscription(b []byte, s *kernel.Subscription) []byte {

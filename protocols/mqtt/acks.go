@@ -142,6 +142,23 @@ func (a *acks) inUse(id uint16) bool {
 	return ok
 }
 
+// unreleased are the identifiers of QoS 2 publishes that are stored, as far as is known,
+// and that the client has not released. Safe for concurrent use.
+func (a *acks) unreleased() []uint16 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	list := make([]uint16, 0, len(a.received))
+	for id := range a.received {
+		list = append(list, id)
+	}
+	for t := a.head; t < a.next; t++ {
+		if e := a.at(t); e.pt == wire.Pubrec && e.done && !e.lost && e.code < wire.UnspecifiedError {
+			list = append(list, e.id)
+		}
+	}
+	return list
+}
+
 // completed ends QoS 2 publishes: they have their PUBCOMP. It returns those of them that
 // were of this connection: a node that serves since may not know them.
 func (a *acks) completed(ids []uint16) (known []uint16) {

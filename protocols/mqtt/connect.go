@@ -152,7 +152,7 @@ func (c *conn) accept(req *wire.ConnectRequest) error {
 	client.WatchAlarms(c.alarmed)
 	c.alarmed()
 	taken := func() { c.end(wire.SessionTakenOver, "session taken over", nil) }
-	attaching := broker.Attaching{ClientID: c.clientID, Clean: req.Clean, Expiry: c.expiry}
+	attaching := broker.Attaching{ClientID: c.clientID, Clean: req.Clean, Expiry: c.expiry, Numbers: c.acks.unreleased}
 	session, present, err := client.AttachSession(c.ctx, attaching, taken)
 	if err != nil {
 		return err
