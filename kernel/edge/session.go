@@ -220,6 +220,9 @@ func (s *session) Detach(expiry time.Duration) {
 		if kept != nil {
 			in.Keep(kept)
 		}
+		s.mu.Lock()
+		s.will = nil // if the host is lost now, what is left of it is in the log: else it might be published twice
+		s.mu.Unlock()
 		in.Detach(expiry)
 		if l.lost() { // perhaps before it was done
 			return errMoved
