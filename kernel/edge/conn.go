@@ -210,6 +210,8 @@ func (c *Conn) relink(old *link, arrive func()) {
 					c.install(l)
 				}
 				return
+			case c.stop.Err() != nil: // it is closed, which is why
+				return
 			case !again(err):
 				c.end(err)
 				return

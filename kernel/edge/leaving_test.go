@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/broker"
 )
 
 // slack is a host that does not answer while hangs is open, and whose links say, once
@@ -15,6 +16,8 @@ type slack struct {
 	Host
 	hangs    chan struct{}
 	acquired int
+	// attaching is closed when a session is being attached.
+	attaching chan struct{}
 }
 
 type slackLink struct {
@@ -41,6 +44,22 @@ func (h *slack) Connect(_ kernel.Identity, _ kernel.ConnectionInfo, end func(err
 func (l *slackLink) Close()                  { close(l.gone) }
 func (l *slackLink) WatchAlarms(func())      {}
 func (l *slackLink) ID() kernel.ConnectionID { return 1 }
+
+// AttachSession waits for the end of ctx if somebody is to know that it does.
+func (l *slackLink) AttachSession(ctx context.Context, _ broker.Attaching, _ func()) (Session, bool, error) {
+	if l.host.attaching == nil {
+		return slackSession{}, true, nil
+	}
+	close(l.host.attaching)
+	<-ctx.Done()
+	return nil, false, ctx.Err()
+}
+
+type slackSession struct{ Session }
+
+func (slackSession) Epoch() uint64              { return 1 }
+func (slackSession) State() kernel.SessionState { return kernel.SessionState{} }
+func (slackSession) Suspend()                   {}
 
 func (l *slackLink) Join(context.Context, kernel.GroupAddress, kernel.MemberOptions, Pool, kernel.Consumer) (Member, error) {
 	return &slackMember{link: l}, nil
@@ -150,6 +169,21 @@ func TestAcquireAsItMoves(t *testing.T) {
 			t.Errorf("asked %d times, and the next host %d times", n, next.acquired)
 		}
 		m.(*member).over = true // the fakes know no Leave
+		c.Close()
+		e.Close()
+	})
+}
+
+// TestClosedWhileItIsRestored: a connection that is closed while it is linked anew is not
+// to be closed for that.
+func TestClosedWhileItIsRestored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, c, next := slacking(t)
+		_, _, err := c.AttachSession(t.Context(), broker.Attaching{ClientID: "c"}, nil)
+		must(t, err)
+		next.attaching = make(chan struct{})
+		e.Set(next)
+		<-next.attaching
 		c.Close()
 		e.Close()
 	})

@@ -157,3 +157,83 @@ func TestDetachedTwiceLeavesOneWill(t *testing.T) {
 	w.publish(other, "q", 1) // behind what has come
 	w.ready(other, "q", 2, 0)
 }
+
+// breaking is a host whose link breaks, once, as a member is to hold something there.
+type breaking struct {
+	Host
+	broken, over bool
+}
+
+type breakingLink struct {
+	Link
+	h *breaking
+}
+
+type breakingSession struct {
+	Session
+	h *breaking
+}
+
+type breakingMember struct {
+	SessionMember
+	h *breaking
+}
+
+func (h *breaking) Connect(id kernel.Identity, info kernel.ConnectionInfo, end func(error)) (Link, error) {
+	l, err := h.Host.Connect(id, info, end)
+	return breakingLink{l, h}, err
+}
+
+func (l breakingLink) AttachSession(ctx context.Context, a broker.Attaching, taken func()) (Session, bool, error) {
+	s, present, err := l.Link.AttachSession(ctx, a, taken)
+	return &breakingSession{s, l.h}, present, err
+}
+
+func (s *breakingSession) Attach(ctx context.Context, spec broker.SubscribeSpec) (SessionMember, error) {
+	m, err := s.Session.Attach(ctx, spec)
+	return &breakingMember{m, s.h}, err
+}
+
+func (s *breakingSession) Pins(ctx context.Context) ([]broker.SessionPin, error) {
+	if s.h.broken && !s.h.over {
+		s.h.over = true
+		return nil, errMoved
+	}
+	return s.Session.Pins(ctx)
+}
+
+func (m *breakingMember) Hold(places []kernel.Place) []bool {
+	if !m.h.broken {
+		m.h.broken = true
+		return make([]bool, len(places))
+	}
+	return m.SessionMember.Hold(places)
+}
+
+// TestNothingIsLostByABreak: a link that breaks as the client's messages are to be held does
+// not say that somebody else has them.
+func TestNothingIsLostByABreak(t *testing.T) {
+	w := newWorld(t)
+	w.serve()
+	c, pub := w.conn(), w.conn()
+	s, _ := w.session(c, kept, nil)
+	p := w.subscribe(s, "a", 1)
+	w.say(pub, "a", "1")
+	p.hears(t, "1")
+	w.rest()
+	b, err := w.node.Serve(soon(t))
+	must(t, err)
+	w.now = b
+	h := &breaking{Host: Local(b)}
+	w.Set(h)
+	_, err = c.linked(soon(t))
+	must(t, err)
+	p.mu.Lock()
+	if len(p.lost) > 0 || !h.over {
+		t.Errorf("lost %v, %+v", p.lost, h)
+	}
+	p.mu.Unlock()
+	p.settle(t, "1")
+	w.say(pub, "a", "2")
+	p.hears(t, "1", "2")
+}

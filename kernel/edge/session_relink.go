@@ -105,7 +105,9 @@ func (r *relinking) run(ctx context.Context, will *kernel.Will) (err error) {
 			return p.err
 		}
 		if p.err == nil && p.in != nil {
-			r.hold(p)
+			if err := r.hold(ctx, p); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -146,8 +148,9 @@ func (r *relinking) subscribe(ctx context.Context, list []*place) {
 	}
 }
 
-// hold has a membership hold what the client has of it.
-func (r *relinking) hold(p *place) {
+// hold has a membership hold what the client has of it. Of a link that breaks nothing is
+// held, and nothing is another's for that.
+func (r *relinking) hold(ctx context.Context, p *place) error {
 	var places []kernel.Place
 	for m := p.m; m != nil; m = m.before {
 		places = append(places, r.held(m)...)
@@ -164,7 +167,10 @@ func (r *relinking) hold(p *place) {
 		}
 	}
 	if len(p.lost) == 0 {
-		return
+		return nil
+	}
+	if _, err := r.in.Pins(ctx); again(err) {
+		return err
 	}
 	gone := make([]kernel.Place, 0, len(p.lost))
 	for at := range p.lost {
@@ -175,6 +181,7 @@ func (r *relinking) hold(p *place) {
 			to.Lost(gone)
 		}
 	}
+	return nil
 }
 
 // held returns the places that a member is to hold: those that the client holds, and
