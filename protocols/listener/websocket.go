@@ -71,7 +71,7 @@ func (w *WebSocket) upgrade(nc net.Conn) (net.Conn, error) {
 		return nil, fmt.Errorf("subprotocols %.100q, not one of %q", offered, w.Subprotocols)
 	}
 	up := websocket.Upgrader{
-		ReadBufferSize: wsBuffer, WriteBufferSize: wsBuffer, WriteBufferPool: wsWriteBuffers,
+		WriteBufferSize: wsBuffer, WriteBufferPool: wsWriteBuffers, // it goes on with the buffer of the request
 		Subprotocols: w.Subprotocols, CheckOrigin: w.allows,
 	}
 	below := &dated{Conn: nc}
@@ -88,7 +88,7 @@ func (w *WebSocket) upgrade(nc net.Conn) (net.Conn, error) {
 	if s := socketOf(nc); s != nil {
 		s.named = w.rebound(req)
 	}
-	return newWebConn(nc, below, ws), nil
+	return newWebConn(nc, below, in, ws), nil
 }
 
 // allows judges where the page comes from that a browser connects for. Without
@@ -191,6 +191,7 @@ type webConn struct {
 	net.Conn
 	ws    *websocket.Conn
 	below *dated
+	in    *bufio.Reader // which ws reads from
 
 	message io.Reader   // the one being read
 	lost    error       // why nothing can be read any more
@@ -199,27 +200,33 @@ type webConn struct {
 	mu sync.Mutex // of Write
 }
 
-func newWebConn(nc net.Conn, below *dated, ws *websocket.Conn) *webConn {
-	c := &webConn{Conn: nc, ws: ws, below: below}
-	ws.SetPingHandler(func(data string) error {
-		// A client that reads slowly may take its time, but not for ever.
-		err := ws.WriteControl(websocket.PongMessage, []byte(data), time.Now().Add(pongTime))
-		if _, late := errors.AsType[net.Error](err); late || errors.Is(err, websocket.ErrCloseSent) {
-			return nil // the writer sees it, too
-		}
-		return err
-	})
+func newWebConn(nc net.Conn, below *dated, in *bufio.Reader, ws *websocket.Conn) *webConn {
+	c := &webConn{Conn: nc, ws: ws, below: below, in: in}
+	ws.SetPingHandler(func(data string) error { return c.pong([]byte(data)) })
 	return c
+}
+
+func (c *webConn) pong(data []byte) error {
+	// A client that reads slowly may take its time, but not for ever.
+	err := c.ws.WriteControl(websocket.PongMessage, data, time.Now().Add(pongTime))
+	if _, late := errors.AsType[net.Error](err); late || errors.Is(err, websocket.ErrCloseSent) {
+		return nil // the writer sees it, too
+	}
+	return err
 }
 
 func (c *webConn) socket() *conn { return socketOf(c.Conn) }
 
-// Read reads what there is of the current message, or waits for the next.
+// Read reads what there is of the current message, or waits for the next. After a
+// deadline it goes on.
 func (c *webConn) Read(b []byte) (int, error) {
 	if c.parted.Load() {
 		return c.Conn.Read(b)
 	}
 	for c.lost == nil {
+		if err := c.await(); err != nil {
+			return 0, err
+		}
 		if c.message == nil {
 			c.lost = c.nextMessage()
 			continue
