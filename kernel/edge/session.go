@@ -32,6 +32,7 @@ type session struct {
 	on    *link   // what inner belongs to
 	inner Session // nil = there is none
 	over  bool    // it was given back, or is another's
+	given bool    // another connection has it, or wants it: it is attached at no other host
 	subs  map[string]*sessionMember
 	will  *kernel.Will
 	kept  []byte
@@ -72,6 +73,9 @@ func (c *Conn) AttachSession(ctx context.Context, a broker.Attaching, taken func
 
 // take tells the front-end, once, that another connection has the session, or wants it.
 func (s *session) take() {
+	s.mu.Lock()
+	s.given = true
+	s.mu.Unlock()
 	s.once.Do(func() {
 		if s.taken != nil {
 			s.taken()
@@ -201,13 +205,11 @@ func (s *session) Kept() (b []byte, err error) {
 }
 
 // Detach is broker.Session.Detach. It waits for a host: the session is to be given back
-// at that which serves. If it is not known whether one has done it, it is done again at
-// the next: the will of a session that is kept is there, unless it was published.
+// at that which serves. If that is lost meanwhile it may have been done, and the session
+// another connection's since: it is not done again. What is left of it the next host finds
+// in the log, and ends in time.
 func (s *session) Detach(expiry time.Duration) {
 	s.mu.Lock()
-	if s.how.Expiry > 0 {
-		s.will = nil
-	}
 	s.how.Expiry = expiry
 	kept := s.kept
 	s.mu.Unlock()
@@ -220,13 +222,7 @@ func (s *session) Detach(expiry time.Duration) {
 		if kept != nil {
 			in.Keep(kept)
 		}
-		s.mu.Lock()
-		s.will = nil // if the host is lost now, what is left of it is in the log: else it might be published twice
-		s.mu.Unlock()
 		in.Detach(expiry)
-		if l.lost() { // perhaps before it was done
-			return errMoved
-		}
 		s.end()
 		return nil
 	})

@@ -52,9 +52,10 @@ func (c *Conn) resume(ctx context.Context, l *link) error {
 	s.turn.Lock()
 	defer s.turn.Unlock()
 	s.mu.Lock()
-	over, how, will := s.over, s.how, s.will
+	over, how, will := s.over || s.given, s.how, s.will
 	s.mu.Unlock()
 	if over {
+		s.end()
 		return nil
 	}
 	in, present, err := l.AttachSession(ctx, how, s.take)
