@@ -15,8 +15,14 @@ import (
 	"github.com/trivium-mq/trivium/kernel/session"
 )
 
-// willRetry is how long a will waits that could not be published for now.
-const willRetry = 5 * time.Second
+const (
+	// willRetry is how long a will waits that could not be published for now, gatherRetry
+	// while the broker waits for clients to be back.
+	willRetry   = 5 * time.Second
+	gatherRetry = 100 * time.Millisecond
+	// maxWillTries is how often one is tried that is in memory only.
+	maxWillTries = 50
+)
 
 // will is the message that a session leaves behind. That of a durable session is
 // written down until it has been published, in the same entry of the log. The
@@ -28,6 +34,7 @@ type will struct {
 	kept     bool      // it is written down
 	due      time.Time // zero: the connection is there
 	stop     func()    // of the timer; nil = none
+	tries    int       // that have failed
 }
 
 // SetWill gives the session a message to leave behind if it is detached without
@@ -181,8 +188,8 @@ func (e *sessionEntry) armWill(wait time.Duration) {
 }
 
 // publishWill publishes the will, if there is one, for c, or if that is nil for
-// whom it belongs to. Nobody is left to be told about a failure; but one that is
-// written down, and cannot be published for now, is tried again.
+// whom it belongs to. Nobody is left to be told about a failure; but one that cannot be
+// published for now is tried again, not for ever if it is in memory only.
 func (e *sessionEntry) publishWill(c *Conn) {
 	w, b := e.will, e.t.b
 	if w == nil {
@@ -194,10 +201,15 @@ func (e *sessionEntry) publishWill(c *Conn) {
 	case err == nil:
 		e.will = nil
 		return
-	case w.kept && isPassing(err):
-		b.log.Warn().Err(err).Str("session", e.id).Str("topic", w.Topic).Msg("a will cannot be published for now")
+	case isPassing(err) && (w.kept || w.tries < maxWillTries):
+		wait := willRetry
+		if w.tries++; b.alarms.gathers() {
+			wait = gatherRetry
+		} else {
+			b.log.Warn().Err(err).Str("session", e.id).Str("topic", w.Topic).Msg("a will cannot be published for now")
+		}
 		if b.ctx.Err() == nil {
-			e.armWill(willRetry)
+			e.armWill(wait)
 		}
 		return // what is written down is published by the next start at the latest
 	}

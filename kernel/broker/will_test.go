@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -241,4 +242,23 @@ func expiry(t *testing.T, r *kernel.Record) int64 {
 		t.Error("it does not expire")
 	}
 	return at
+}
+
+// TestWillWaitsForClients: a will that is in memory only, as its session ends with its
+// connection, waits while the broker takes no publishes yet.
+func TestWillWaitsForClients(t *testing.T) {
+	w := newWills(t, open(t, t.TempDir()), nil)
+	proceed := make(chan struct{})
+	w.b.Gather(patience, func(ctx context.Context) {
+		select {
+		case <-proceed:
+		case <-ctx.Done():
+		}
+	})
+	for _, expiry := range []time.Duration{0, time.Hour} {
+		s, _ := w.client("c", true, expiry, 0, "1")
+		s.Detach(expiry)
+	}
+	close(proceed)
+	w.want("will/c=1", "will/c=1")
 }
