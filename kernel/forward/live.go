@@ -62,7 +62,8 @@ func (m *liveMessage) reset() {
 // await returns when no live subscriber is being called.
 func (v *live) await() {
 	v.calls.Lock()
-	v.calls.Unlock() //nolint:staticcheck // it is waited for
+	//lint:ignore SA2001 who holds it is waited for
+	v.calls.Unlock()
 	select {
 	case v.wake <- struct{}{}:
 	default:

@@ -44,7 +44,8 @@ func letLater[T any](p *T, l *link, k kind, id uint64) {
 // has made sure that none will come.
 func (m *member) await() {
 	m.calls.Lock()
-	m.calls.Unlock() //nolint:staticcheck // it is waited for
+	//lint:ignore SA2001 who holds it is waited for
+	m.calls.Unlock()
 	m.link.live.await()
 }
 

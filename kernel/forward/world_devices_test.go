@@ -54,7 +54,6 @@ type wacked struct {
 type wup struct {
 	number uint16
 	m      *wmessage
-	value  string
 }
 
 // willFate is what is to become of a will.

@@ -281,18 +281,6 @@ func (t *truth) leave(p *wplace) {
 	}
 }
 
-// holds says how many records a member holds by the link that it has joined by last.
-func (t *truth) holds(p *wplace) (n int) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, r := range t.queues[p.queue].records {
-		if r.holder == p.tag && r.link == p.link {
-			n++
-		}
-	}
-	return n
-}
-
 // delivered notes that a client was handed a record.
 func (t *truth) delivered(p *wplace, d *kernel.Delivery) {
 	t.mu.Lock()
