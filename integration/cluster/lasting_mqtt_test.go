@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -338,6 +339,16 @@ func TestNoMajorityHoldsMQTT(t *testing.T) {
 	for _, n := range c.Nodes[1:] {
 		n.Kill()
 	}
+	// What is published before the node has noticed is under way when it loses its
+	// leadership: then the connection would end, as nobody knows what has become of it.
+	harness.Wait(t, healed, "the node serves nobody", func() bool {
+		answer, err := http.Get("http://" + last.HTTP + "/health/ready")
+		if err != nil {
+			return false
+		}
+		harness.Must(t, answer.Body.Close())
+		return answer.StatusCode == http.StatusServiceUnavailable
+	})
 	for until := time.Now().Add(healed); ; {
 		err := publish(1)
 		if errors.Is(err, errRefused) {
