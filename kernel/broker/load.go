@@ -270,10 +270,32 @@ func (l *loader) loadSessions() error {
 	if err != nil {
 		return err
 	}
+	if err := l.loadEpochs(); err != nil {
+		return err
+	}
 	if err := l.loadWills(); err != nil {
 		return err
 	}
 	return l.expireSessions()
+}
+
+// loadEpochs gives the sessions the epochs of their last attachments: an earlier one does
+// not go on here.
+func (l *loader) loadEpochs() error {
+	return l.b.durable.Iterate(session.EpochPrefix(), func(key, value []byte) error {
+		tenant, client, err := session.ParseEpochKey(key)
+		if err != nil {
+			return err
+		}
+		epoch, err := session.ReadEpoch(value)
+		if err != nil {
+			return fmt.Errorf("epoch of session %q: %w", client, err)
+		}
+		if t, ok := l.b.tenant(tenant); ok && t.sessions[client] != nil {
+			t.sessions[client].epoch = epoch
+		}
+		return nil
+	})
 }
 
 // settleKeys returns when the keyed state holds all that the log says. It is

@@ -213,7 +213,7 @@ func TestCleanStartThatFails(t *testing.T) {
 		ctx, cancel := context.WithCancel(soon(t))
 		cancel()
 		e.mu.Lock()
-		err = e.begin(ctx, &Attaching{Expiry: time.Hour}, false, "guest")
+		err = e.begin(ctx, &Attaching{Expiry: time.Hour}, 1, false, "guest")
 		e.mu.Unlock()
 		if err == nil {
 			continue // the commit was faster

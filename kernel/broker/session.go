@@ -75,16 +75,18 @@ func (c *Conn) AttachSession(ctx context.Context, a Attaching, taken func()) (s 
 	cctx, cancel := c.b.changeContext()
 	defer cancel()
 	owner := e.owner.get()
-	if err := e.begin(cctx, &a, present, c.identity.User); err != nil {
+	epoch := a.Epoch
+	if epoch == 0 {
+		epoch = c.b.nextEpoch()
+	}
+	if err := e.begin(cctx, &a, epoch, present, c.identity.User); err != nil {
 		e.owner.set(owner)
 		if e.fresh {
 			e.forget()
 		}
 		return nil, false, err
 	}
-	if e.epoch = a.Epoch; e.epoch == 0 {
-		e.epoch = c.b.nextEpoch()
-	}
+	e.epoch = epoch
 	h := &Session{
 		s: e, conn: c, taken: taken, epoch: e.epoch, released: make(chan struct{}),
 		feeds: make(map[string]*feeding), onces: e.onces,

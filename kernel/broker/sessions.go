@@ -65,7 +65,7 @@ func (e *sessionEntry) forget() {
 }
 
 // begin prepares the session for an attachment: as it is, or emptied.
-func (e *sessionEntry) begin(ctx context.Context, a *Attaching, present bool, owner string) error {
+func (e *sessionEntry) begin(ctx context.Context, a *Attaching, epoch uint64, present bool, owner string) error {
 	changed, expiry := owner != e.owner.get(), a.Expiry
 	e.owner.set(owner)
 	if e.adrift && a.Epoch == 0 {
@@ -88,8 +88,9 @@ func (e *sessionEntry) begin(ctx context.Context, a *Attaching, present bool, ow
 	if a.Epoch != 0 && a.Numbers != nil {
 		e.onces.adopt(a.Numbers())
 	}
-	if durable && (!present || expiry != e.expiry || e.stamped || changed) {
-		if err := e.record(ctx, session.Record{Expiry: expiry}); err != nil {
+	if durable && (!present || expiry != e.expiry || e.stamped || changed || a.Epoch == 0) {
+		fence := placement.KV{Key: session.EpochKey(e.t.name, e.id), Value: session.AppendEpoch(nil, epoch)}
+		if err := e.record(ctx, session.Record{Expiry: expiry}, fence); err != nil {
 			return err
 		}
 	}
@@ -100,10 +101,10 @@ func (e *sessionEntry) begin(ctx context.Context, a *Attaching, present bool, ow
 	return nil
 }
 
-// record writes the session's own record.
-func (e *sessionEntry) record(ctx context.Context, r session.Record) error {
+// record writes the session's own record, and what goes with it.
+func (e *sessionEntry) record(ctx context.Context, r session.Record, more ...placement.KV) error {
 	r.Owner = e.owner.get()
-	return e.t.b.durable.Put(ctx, []placement.KV{{Key: session.SessionKey(e.t.name, e.id), Value: r.Append(nil)}})
+	return e.t.b.durable.Put(ctx, append(more, placement.KV{Key: session.SessionKey(e.t.name, e.id), Value: r.Append(nil)}))
 }
 
 func (e *sessionEntry) state() kernel.SessionState {
@@ -253,7 +254,7 @@ func (e *sessionEntry) release(ctx context.Context, sub *subscription) error {
 // clear deletes the session's records, then gives up what it reads.
 func (e *sessionEntry) clear(ctx context.Context) error {
 	if e.durable {
-		dead := []placement.KV{{Key: session.SessionKey(e.t.name, e.id)}}
+		dead := []placement.KV{{Key: session.SessionKey(e.t.name, e.id)}, {Key: session.EpochKey(e.t.name, e.id)}}
 		for filter := range e.subs {
 			dead = append(dead, placement.KV{Key: session.SubscriptionKey(e.t.name, e.id, filter)})
 		}

@@ -75,13 +75,25 @@ func TestEpochs(t *testing.T) {
 	_, _, err = goOn(t, connect(t, b), "d", third.Epoch(), time.Hour)
 	wantCode(t, err, kernel.CodeFenced)
 
+	early, _ := attach(t, connect(t, b), "v", true, 0)
+	early.Suspend()
+	late, _ := attach(t, connect(t, b), "v", true, 0)
+
 	b = serveAgain(t, n)
-	// The older one may be the first to come: the later one takes it all the same.
-	older, present, err := goOn(t, connect(t, b), "d", third.Epoch(), time.Hour)
-	if err != nil || !present {
-		t.Fatal(present, err)
+	// The older one may be the first to come.
+	_, _, err = goOn(t, connect(t, b), "d", third.Epoch(), time.Hour)
+	wantCode(t, err, kernel.CodeFenced)
+	// Of a session that is not kept nobody knows it: the later one takes it all the same.
+	older, _, err := goOn(t, connect(t, b), "v", early.Epoch(), 0)
+	if err != nil {
+		t.Fatal(err)
 	}
-	go func() { <-time.After(0); older.Detach(time.Hour) }()
+	go func() { <-time.After(0); older.Detach(0) }()
+	if _, _, err = goOn(t, connect(t, b), "v", late.Epoch(), 0); err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = goOn(t, connect(t, b), "v", early.Epoch(), 0)
+	wantCode(t, err, kernel.CodeFenced)
 	if _, present, err = goOn(t, connect(t, b), "d", later.Epoch(), time.Hour); err != nil || !present {
 		t.Fatal(present, err)
 	}

@@ -170,7 +170,7 @@ func (b *Broker) emptyTenant(t *tenant) {
 func tenantKeys(tenant string) [][]byte {
 	return [][]byte{
 		session.SessionKey(tenant, ""), session.SubscriptionKey(tenant, "", "")[:len(session.SessionKey(tenant, ""))],
-		[]byte(offsetPrefix + tenant + "\x00"), retain.TenantPrefix(tenant), session.WillKey(tenant, ""),
+		[]byte(offsetPrefix + tenant + "\x00"), retain.TenantPrefix(tenant), session.WillKey(tenant, ""), session.EpochKey(tenant, ""),
 	}
 }
 

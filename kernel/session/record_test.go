@@ -46,6 +46,24 @@ func TestRefused(t *testing.T) {
 	}
 }
 
+func TestEpoch(t *testing.T) {
+	for _, want := range []uint64{0, 1, 3<<40 | 7, 1<<64 - 1} {
+		if got, err := ReadEpoch(AppendEpoch(nil, want)); err != nil || got != want {
+			t.Errorf("got %d, %v, want %d", got, err, want)
+		}
+	}
+	if _, err := ReadEpoch([]byte{Version + 1, 1}); !errors.Is(err, ErrVersion) {
+		t.Errorf("wrong version: %v", err)
+	}
+	if _, err := ReadEpoch([]byte{Version}); !errors.Is(err, codec.ErrCorrupt) {
+		t.Errorf("cut: %v", err)
+	}
+	tenant, client, err := ParseEpochKey(EpochKey("/", "c/1"))
+	if err != nil || tenant != "/" || client != "c/1" {
+		t.Error(tenant, client, err)
+	}
+}
+
 func TestKeys(t *testing.T) {
 	tenant, client, err := ParseSessionKey(SessionKey("/", "c 1"))
 	if err != nil || tenant != "/" || client != "c 1" {
