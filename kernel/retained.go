@@ -1,6 +1,10 @@
 package kernel
 
-import "time"
+import (
+	"slices"
+	"strings"
+	"time"
+)
 
 // Retained is a message that is retained under a name: the last one published
 // there to be shown to later subscribers.
@@ -23,4 +27,16 @@ type Will struct {
 	Delay time.Duration
 	// Retain: it is retained, too.
 	Retain bool
+}
+
+// Clone returns a copy that shares nothing with w.
+func (w *Will) Clone() Will {
+	c := *w
+	c.Topic = strings.Clone(w.Topic)
+	c.Record.Key, c.Record.Value = slices.Clone(w.Record.Key), slices.Clone(w.Record.Value)
+	c.Record.Headers = nil // also of a record with none, as one that is read has it
+	for _, h := range w.Record.Headers {
+		c.Record.Headers = append(c.Record.Headers, Header{Key: strings.Clone(h.Key), Value: slices.Clone(h.Value)})
+	}
+	return c
 }

@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
@@ -55,7 +54,7 @@ func (h *Session) SetWill(ctx context.Context, w *kernel.Will) error {
 			return err
 		}
 	}
-	next := &will{Will: copyWill(w), identity: h.conn.identity, protocol: h.conn.about.Protocol, kept: h.s.durable}
+	next := &will{Will: w.Clone(), identity: h.conn.identity, protocol: h.conn.about.Protocol, kept: h.s.durable}
 	if h.s.will.same(next) {
 		return nil // of the connection that goes on
 	}
@@ -85,16 +84,6 @@ func (h *Session) DropWill() error {
 func (w *will) same(o *will) bool {
 	return w != nil && w.due.IsZero() && w.stop == nil && w.kept == o.kept && w.identity == o.identity &&
 		w.protocol == o.protocol && reflect.DeepEqual(w.Will, o.Will)
-}
-
-func copyWill(w *kernel.Will) kernel.Will {
-	c := *w
-	c.Topic = strings.Clone(w.Topic)
-	c.Record = kernel.Record{Key: slices.Clone(w.Record.Key), Value: slices.Clone(w.Record.Value)}
-	for _, hd := range w.Record.Headers {
-		c.Record.Headers = append(c.Record.Headers, kernel.Header{Key: strings.Clone(hd.Key), Value: slices.Clone(hd.Value)})
-	}
-	return c
 }
 
 func (e *sessionEntry) willKey() []byte { return session.WillKey(e.t.name, e.id) }

@@ -171,6 +171,15 @@ func again(err error) bool {
 	return err != nil && (code == kernel.CodeUnavailable || code == kernel.CodeUnknown)
 }
 
+// inTime makes an error that came as ctx ended one that passes: the host has refused
+// nothing.
+func inTime(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return errNobody
+	}
+	return err
+}
+
 // ask asks the host that serves, and the next one if it does not any more. ctx, the edge's
 // patience and Evict bound it.
 func (e *Edge) ask(ctx context.Context, fn func(*served) error) error {

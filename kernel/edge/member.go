@@ -102,6 +102,7 @@ func (c *Conn) fenced(m *member) bool {
 func (m *member) attach(ctx context.Context, l *link) error {
 	for !m.stopped() {
 		in, under, err := m.join(ctx, l)
+		err = inTime(ctx, err)
 		switch {
 		case again(err):
 			return err

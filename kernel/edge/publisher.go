@@ -81,25 +81,25 @@ var errUnlinked = &kernel.Error{Code: kernel.CodePressure, Detail: "no node serv
 
 // ToExchange is broker.Publisher.ToExchange.
 func (p *publisher) ToExchange(exchange, key string, r *kernel.Record, opt kernel.PublishOptions, token uint64) (int, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	in := p.bind()
-	if in == nil {
-		return 0, errUnlinked
-	}
-	matched, err := in.ToExchange(exchange, key, r, opt, token)
-	return matched, p.judge(err)
+	return p.keyed(Publisher.ToExchange, exchange, key, r, opt, token)
 }
 
 // RetainAt is broker.Publisher.RetainAt.
 func (p *publisher) RetainAt(exchange, key string, r *kernel.Record, opt kernel.PublishOptions, token uint64) (int, error) {
+	return p.keyed(Publisher.RetainAt, exchange, key, r, opt, token)
+}
+
+// keyed publishes to an exchange. What it does at the host is a method, not a closure: that
+// would be an allocation for each message.
+func (p *publisher) keyed(publish func(Publisher, string, string, *kernel.Record, kernel.PublishOptions, uint64) (int, error),
+	exchange, key string, r *kernel.Record, opt kernel.PublishOptions, token uint64) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	in := p.bind()
 	if in == nil {
 		return 0, errUnlinked
 	}
-	matched, err := in.RetainAt(exchange, key, r, opt, token)
+	matched, err := publish(in, exchange, key, r, opt, token)
 	return matched, p.judge(err)
 }
 

@@ -3,8 +3,6 @@ package edge
 import (
 	"cmp"
 	"context"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -157,12 +155,12 @@ func (s *session) State() kernel.SessionState { return s.state }
 
 // SetWill is broker.Session.SetWill. What w holds is copied.
 func (s *session) SetWill(ctx context.Context, w *kernel.Will) error {
-	own := copyWill(w)
+	own := w.Clone()
 	return s.do(ctx, func(l *link, in Session) error {
 		if err := in.SetWill(ctx, w); err != nil {
 			return err
 		}
-		return s.note(l, func() { s.will = own })
+		return s.note(l, func() { s.will = &own })
 	})
 }
 
@@ -174,18 +172,6 @@ func (s *session) DropWill() error {
 		}
 		return s.note(l, func() { s.will = nil })
 	})
-}
-
-func copyWill(w *kernel.Will) *kernel.Will {
-	own := *w
-	own.Topic = strings.Clone(w.Topic)
-	own.Record.Key, own.Record.Value = slices.Clone(w.Record.Key), slices.Clone(w.Record.Value)
-	own.Record.Headers = slices.Clone(w.Record.Headers)
-	for i := range own.Record.Headers {
-		h := &own.Record.Headers[i]
-		h.Key, h.Value = strings.Clone(h.Key), slices.Clone(h.Value)
-	}
-	return &own
 }
 
 // Keep is broker.Session.Keep.

@@ -60,7 +60,7 @@ func (m *sessionMember) Take(id kernel.PinID, partition int32, offset int64) {
 		f.m, f.stage, f.place = m, taking, kernel.Place{Partition: partition, Offset: offset}
 		if f.void || m.inner == nil && s.inner != nil { // its subscription has gone
 			f.stage = took
-			s.c.e.spawn(func() { m.tellTaken([]uint16{id.Number}) })
+			s.c.e.spawn(func() { m.tellTaken([]uint16{id.Number}, nil) })
 			return
 		}
 	}
@@ -128,9 +128,7 @@ func (t sessionTap) Pinned(numbers []uint16, err error) {
 		}
 	}
 	s.mu.Unlock()
-	if to, ok := t.m.spec.To.(kernel.Pinner); ok {
-		to.Pinned(numbers, err)
-	}
+	t.m.tellPinned(numbers, err)
 }
 
 // Taken implements kernel.Pinner.
@@ -146,14 +144,19 @@ func (t sessionTap) Taken(numbers []uint16, err error) {
 		}
 	}
 	s.mu.Unlock()
-	if to, ok := t.m.spec.To.(kernel.Pinner); ok {
-		to.Taken(numbers, err)
+	t.m.tellTaken(numbers, err)
+}
+
+// tellPinned and tellTaken tell the front-end, if it pins. No mutex is held.
+func (m *sessionMember) tellPinned(numbers []uint16, err error) {
+	if to, ok := m.spec.To.(kernel.Pinner); ok {
+		to.Pinned(numbers, err)
 	}
 }
 
-func (m *sessionMember) tellTaken(numbers []uint16) {
+func (m *sessionMember) tellTaken(numbers []uint16, err error) {
 	if to, ok := m.spec.To.(kernel.Pinner); ok {
-		to.Taken(numbers, nil)
+		to.Taken(numbers, err)
 	}
 }
 

@@ -7,23 +7,17 @@ import (
 )
 
 // ToTopic is broker.Publisher.ToTopic.
-func (p *publisher) ToTopic(name string, r *kernel.Record, token uint64) (matched int, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	in := p.bind()
-	if in == nil {
-		return 0, errUnlinked
-	}
-	if p.ident == (kernel.DedupID{}) {
-		matched, err = in.ToTopic(name, r, token)
-	} else {
-		matched, err = in.Identified(p.ident, func() (int, error) { return in.ToTopic(name, r, token) })
-	}
-	return matched, p.judge(err)
+func (p *publisher) ToTopic(name string, r *kernel.Record, token uint64) (int, error) {
+	return p.named(Publisher.ToTopic, name, r, token)
 }
 
 // Retain is broker.Publisher.Retain.
-func (p *publisher) Retain(name string, r *kernel.Record, token uint64) (matched int, err error) {
+func (p *publisher) Retain(name string, r *kernel.Record, token uint64) (int, error) {
+	return p.named(Publisher.Retain, name, r, token)
+}
+
+// named publishes to a topic, as keyed does to an exchange.
+func (p *publisher) named(publish func(Publisher, string, *kernel.Record, uint64) (int, error), name string, r *kernel.Record, token uint64) (matched int, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	in := p.bind()
@@ -31,9 +25,9 @@ func (p *publisher) Retain(name string, r *kernel.Record, token uint64) (matched
 		return 0, errUnlinked
 	}
 	if p.ident == (kernel.DedupID{}) {
-		matched, err = in.Retain(name, r, token)
+		matched, err = publish(in, name, r, token)
 	} else {
-		matched, err = in.Identified(p.ident, func() (int, error) { return in.Retain(name, r, token) })
+		matched, err = in.Identified(p.ident, func() (int, error) { return publish(in, name, r, token) })
 	}
 	return matched, p.judge(err)
 }

@@ -65,7 +65,7 @@ func (c *Conn) resume(ctx context.Context, l *link) error {
 		return nil
 	}
 	if err != nil {
-		return err
+		return inTime(ctx, err)
 	}
 	r := &relinking{s: s, link: l, in: in, there: present}
 	if err := r.run(ctx, will); err != nil {
@@ -80,7 +80,7 @@ func (c *Conn) resume(ctx context.Context, l *link) error {
 // run makes anew what the session had; an error is for CodeUnavailable and the like.
 func (r *relinking) run(ctx context.Context, will *kernel.Will) (err error) {
 	if will != nil {
-		if err = r.in.SetWill(ctx, will); again(err) {
+		if err = inTime(ctx, r.in.SetWill(ctx, will)); again(err) {
 			return err
 		} else if err != nil {
 			r.s.c.e.cfg.Logger.Warn().Err(err).Str("session", r.s.state.ClientID).Msg("a will could not be set again")
@@ -88,7 +88,7 @@ func (r *relinking) run(ctx context.Context, will *kernel.Will) (err error) {
 	}
 	if r.there {
 		if r.pins, err = r.in.Pins(ctx); err != nil {
-			return err
+			return inTime(ctx, err)
 		}
 	}
 	r.s.mu.Lock()
@@ -102,7 +102,7 @@ func (r *relinking) run(ctx context.Context, will *kernel.Will) (err error) {
 		r.subscribe(ctx, r.list)
 	}
 	for _, p := range r.list {
-		if again(p.err) {
+		if p.err = inTime(ctx, p.err); again(p.err) {
 			return p.err
 		}
 		if p.err == nil && p.in != nil {
@@ -348,15 +348,11 @@ func (r *relinking) renumber(n *numbered, pins map[uint16]broker.SessionPin) {
 // tell tells the front-end what has become of it.
 func (r *relinking) tell() {
 	for _, t := range r.told {
-		to, ok := t.m.spec.To.(kernel.Pinner)
-		if !ok {
-			continue
-		}
 		if len(t.pinned) > 0 {
-			to.Pinned(t.pinned, nil)
+			t.m.tellPinned(t.pinned, nil)
 		}
 		if len(t.taken) > 0 {
-			to.Taken(t.taken, nil)
+			t.m.tellTaken(t.taken, nil)
 		}
 	}
 	for _, p := range r.list {
