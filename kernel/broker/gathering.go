@@ -41,29 +41,20 @@ func (b *Broker) Gather(limit time.Duration, wait func(ctx context.Context)) {
 
 // Gathered waits until Gather has ended, or ctx ends: for publishes that are not tried
 // again.
-func (b *Broker) Gathered(ctx context.Context) {
+func (b *Broker) Gathered(ctx context.Context) { b.gathered(ctx.Done()) }
+
+// Gathered is Broker.Gathered.
+func (c *Conn) Gathered(ctx context.Context) { c.b.Gathered(ctx) }
+
+// gathered waits until Gather has ended, or stop is closed.
+func (b *Broker) gathered(stop <-chan struct{}) {
 	g := b.alarms.gathered.Load()
 	if g == nil {
 		return
 	}
 	select {
 	case <-g.over:
-	case <-ctx.Done():
-	}
-}
-
-// Gathered is Broker.Gathered.
-func (c *Conn) Gathered(ctx context.Context) { c.b.Gathered(ctx) }
-
-// gathered waits until Gather has ended, or the connection.
-func (c *Conn) gathered() {
-	g := c.b.alarms.gathered.Load()
-	if g == nil {
-		return
-	}
-	select {
-	case <-g.over:
-	case <-c.stop:
+	case <-stop:
 	}
 }
 

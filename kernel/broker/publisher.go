@@ -276,7 +276,7 @@ type logRoute struct {
 // write to the topic.
 func (p *Publisher) ToPartition(kt *kernel.Topic, partition int32, batch []byte, token uint64) error {
 	c := p.conn
-	c.gathered()
+	c.b.gathered(c.stop)
 	table, dir := c.tenant.table.Load(), c.b.directory()
 	if p.log.table != table || p.log.topic != kt || p.log.dir != dir {
 		p.log = logRoute{table: table, dir: dir, topic: kt, err: c.allow(kernel.Write, KindTopic, kt.Name)}

@@ -25,7 +25,6 @@ type Member struct {
 	Reachable               bool // within the last seconds; true for Self
 	Low                     bool // on disk, as it has told
 	Behind                  bool // it lacks much of a log, as the leader of that has told
-	Bytes                   bool // as it has told, it takes clients of others only as bytes, see DialTunnel
 	// Protocols are those whose clients it takes streams of (OpenClient), as it has told;
 	// nil: it has not, within the last seconds.
 	Protocols []kernel.Protocol
@@ -83,7 +82,7 @@ func (n *Node) Members() []Member {
 		told := n.fresh(c.Raft)
 		m.Reachable, m.Low = m.Self || told != nil, told != nil && told.Low
 		if told != nil {
-			m.Bytes, m.Protocols = !told.Clients, told.taken()
+			m.Protocols = told.taken()
 		}
 		m.Behind = n.behind(c.Raft)
 		out = append(out, m)

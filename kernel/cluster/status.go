@@ -91,7 +91,7 @@ func (n *Node) describe(m Member, votes map[uint32]map[string]bool) kernel.Clust
 		out.State = kernel.NodeLeading
 	case !voter:
 		out.State = kernel.NodeLearner
-	case !whole, n.behind(m.Raft):
+	case !whole, m.Behind:
 		out.State = kernel.NodeCatchingUp
 	default:
 		out.State = kernel.NodeStandby

@@ -37,7 +37,7 @@ func TestMembersTellWhatTheyTake(t *testing.T) {
 	list := three(t)
 	until(t, "all have told", func() bool {
 		for _, m := range list[0].node.Members() {
-			if !m.Self && (m.Protocols == nil || m.Bytes) {
+			if !m.Self && (len(m.Protocols) == 0) {
 				return false
 			}
 		}
