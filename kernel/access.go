@@ -93,6 +93,15 @@ const (
 // String returns the act's name.
 func (a Act) String() string { return [...]string{"configure", "write", "read"}[a%3] }
 
+// Acts is a set of acts.
+type Acts uint8
+
+// With returns the set with one more.
+func (s Acts) With(a Act) Acts { return s | 1<<a }
+
+// Has reports whether an act is in the set.
+func (s Acts) Has(a Act) bool { return s&(1<<a) != 0 }
+
 // DefaultExchangeResource is the name under which permissions know the default
 // exchange, whose own name is empty.
 const DefaultExchangeResource = "amq.default"

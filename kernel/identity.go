@@ -34,6 +34,7 @@ type ConnectionInfo struct {
 	Properties []Argument // what the client says of itself
 	Heartbeat  time.Duration
 	Channels   ChannelLister
+	Node       string // that holds the socket; "" is the one that serves
 	// Token stays the same when the connection is made again on behalf of the same
 	// client: then it takes the place of the one before. Nobody can guess it.
 	Token string

@@ -151,6 +151,12 @@ func (b *Broker) Lost() <-chan struct{} { return b.lost }
 // Epoch numbers the leadership: that of a later one, on any node, is higher.
 func (b *Broker) Epoch() uint64 { return b.lead.placement }
 
+// NodeID returns the Raft name of the node that serves.
+func (b *Broker) NodeID() string { return b.node.ID() }
+
+// NodeName is Node.NodeName.
+func (b *Broker) NodeName(raftID string) string { return b.node.NodeName(raftID) }
+
 // ClusterID returns the id of the cluster, 22 characters of base64url: no two
 // clusters have the same, and it stays over restarts.
 func (b *Broker) ClusterID() string { return b.node.ClusterID() }

@@ -163,6 +163,16 @@ func (n *Node) Members() []cluster.Member {
 	return n.cluster.Members()
 }
 
+// NodeName is the name of the member with a Raft name, or that.
+func (n *Node) NodeName(raftID string) string {
+	for _, m := range n.Members() {
+		if m.Raft == raftID {
+			return m.Node
+		}
+	}
+	return raftID
+}
+
 // Nodes are the nodes of the cluster and what they do, as this one sees it; nil if there
 // is none.
 func (n *Node) Nodes() []kernel.ClusterNode {

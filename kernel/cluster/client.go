@@ -52,7 +52,7 @@ type Stream interface {
 }
 
 // protocols are those whose clients a node of this version takes streams of.
-var protocols = []kernel.Protocol{"amqp", "mqtt"}
+var protocols = []kernel.Protocol{"amqp", "mqtt", "kafka"}
 
 // smallMessage is how large a buffer an idle stream may keep, in bytes.
 const smallMessage = 4 << 10

@@ -32,6 +32,7 @@ type Conn struct {
 	number atomic.Uint64          // of the link's connection at its host
 	stop   context.Context        // ends with end, or when Close begins
 	cancel context.CancelFunc
+	wait   time.Duration // with a call, for a host
 
 	mu         sync.Mutex
 	changed    chan struct{} // closed and replaced when now does
@@ -66,7 +67,7 @@ func (e *Edge) Connect(id kernel.Identity, info kernel.ConnectionInfo, end func(
 func (e *Edge) ConnectWithin(ctx context.Context, id kernel.Identity, info kernel.ConnectionInfo, end func(reason error)) (*Conn, error) {
 	info.Token = rand.Text()
 	c := &Conn{
-		e: e, id: id, info: info, ended: end, changed: make(chan struct{}),
+		e: e, id: id, info: info, ended: end, changed: make(chan struct{}), wait: e.cfg.Patience,
 		members: make(map[*member]struct{}), publishers: make(map[*publisher]struct{}),
 	}
 	c.stop, c.cancel = context.WithCancel(context.Background())
@@ -303,13 +304,16 @@ func (c *Conn) Close() {
 	}
 }
 
-// linked waits for a link. ctx, the end of the connection and the edge's patience bound
-// it.
+// SetPatience sets how long a call waits for a host, in the place of the edge's patience.
+// Before the first call.
+func (c *Conn) SetPatience(d time.Duration) { c.wait = d }
+
+// linked waits for a link. ctx, the end of the connection and its patience bound it.
 func (c *Conn) linked(ctx context.Context) (*link, error) {
 	if l := c.now.Load(); l != nil {
 		return l, nil
 	}
-	timer := time.NewTimer(c.e.cfg.Patience)
+	timer := time.NewTimer(c.wait)
 	defer timer.Stop()
 	for {
 		c.mu.Lock()

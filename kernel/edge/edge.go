@@ -31,9 +31,17 @@ const (
 type Config struct {
 	// Counters are the node's (broker.Node.Counters).
 	Counters func(kernel.Protocol) *broker.Counters
+	// Replica reads what is far behind the end of logs, in the place of a host at another
+	// node (broker.Node); nil = nobody does.
+	Replica Replica
 	// Patience is how long a call waits for a host; 0 is DefaultPatience.
 	Patience time.Duration
 	Logger   zerolog.Logger
+}
+
+// Replica is what a node has of the logs by itself.
+type Replica interface {
+	ReadReplica(r *broker.LogRead) bool
 }
 
 // Edge is a node's door to the broker that serves. Safe for concurrent use.

@@ -22,6 +22,7 @@ type Host interface {
 	// settle.
 	Connect(id kernel.Identity, info kernel.ConnectionInfo, end func(reason error)) (Link, error)
 	Scrams
+	Coordinating
 }
 
 // Link is a client connection at a host (broker.Conn).
@@ -30,6 +31,7 @@ type Link interface {
 	// but Completed, which may until every publish has its outcome.
 	Close()
 	Sessions
+	Logs
 	ID() kernel.ConnectionID
 	HasTag(tag string) bool // of the user
 	Alarms() *broker.Alarms
@@ -94,6 +96,7 @@ type Publisher interface {
 	ToExchange(exchange, key string, r *kernel.Record, opt kernel.PublishOptions, token uint64) (matched int, err error)
 	RetainAt(exchange, key string, r *kernel.Record, opt kernel.PublishOptions, token uint64) (matched int, err error)
 	SessionPublisher
+	LogPublisher
 	Settle(ctx context.Context) error
 	Close()
 }

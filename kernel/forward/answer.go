@@ -17,16 +17,7 @@ type answer func() (values func(b []byte) []byte, err error)
 // after it does not.
 func (c *session) call(r *reader) error {
 	id, m := r.Uint(), method(r.Byte())
-	do, waits := c.quick(m, r), false
-	if do == nil {
-		do, waits = c.slow(m, r), true
-	}
-	if do == nil {
-		do, waits = c.sessionCall(id, m, r)
-	}
-	if do == nil && m < methodAttachSession {
-		do, waits = c.memberCall(id, m, r), true
-	}
+	do, waits := c.answers(id, m, r)
 	if err := r.done(kindCall); err != nil || do == nil {
 		return fmt.Errorf("%w: a call of method %d: %w", errMalformed, m, err)
 	}
@@ -52,6 +43,24 @@ func (c *session) call(r *reader) error {
 		c.out.mu.Unlock()
 	})
 	return nil
+}
+
+// answers returns what does what a call asks for, nil if there is no such method, or what
+// it takes is not there. waits says that it may take its time.
+func (c *session) answers(id uint64, m method, r *reader) (do answer, waits bool) {
+	if m > methodDetach {
+		return c.logCall(id, m, r)
+	}
+	if do = c.quick(m, r); do != nil {
+		return do, false
+	}
+	if do = c.slow(m, r); do != nil {
+		return do, true
+	}
+	if m >= methodAttachSession {
+		return c.sessionCall(id, m, r)
+	}
+	return c.memberCall(id, m, r), true
 }
 
 // follows says that a method is about what was published to topics before.

@@ -32,7 +32,7 @@ const (
 	methodStop
 	methodLeave
 
-	methodAttachSession // and from here on those that take a session
+	methodAttachSession // and from here on, to methodDetach, those that take a session
 	methodSubscribe
 	methodUnsubscribe
 	methodRelease
@@ -47,6 +47,21 @@ const (
 	methodHold
 	methodRead
 	methodDetach
+
+	methodActs // and from here on those about topics as logs
+	methodTopic
+	methodTopicByID
+	methodTopics
+	methodAutoCreateTopic
+	methodCreateTopic
+	methodDeleteTopic
+	methodReadLogs
+	methodLogOffsets
+	methodCommitOffsets
+	methodOffsets
+	methodOffsetGroups
+	methodDeleteOffsets
+	methodNewProducerID
 )
 
 // maxCalls is how many calls of a link may be under way.

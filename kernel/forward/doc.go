@@ -31,6 +31,10 @@
 //	live taken                bytes of live messages that the front-end has taken
 //	let member, let cursor    nobody has it any more: what is kept for it can go
 //
+// and for topics as logs:
+//
+//	batch      a publisher, a number as of publish, a partition, a batch as it is stored
+//
 // To the node of the client:
 //
 //	opened     the answer to open, with the alarms; or refused, and the stream ends
@@ -47,12 +51,19 @@
 //	claimed    another connection wants the session
 //	live       a message for a live feed: who has published it, its name, the record
 //	pinned, taken  what has become of pins of a member
+//	stored     the outcome of a batch, with its offset; a flush follows each frame
 //
 // A publish to a topic says so, with the number of the session that it uses if it is to be
 // stored once; its outcome may be that it had no target. All else of a session are calls:
 // to attach and detach it, subscriptions, pages of what is retained, the will. Nodes of
 // earlier versions do not know of sessions: cluster.Member.Takes says who does. All that
 // carries AMQP is as it was.
+//
+// What is asked of topics as logs are calls, too, which nodes of earlier versions do not
+// know either. A read that waits for what is not there yet is a call that takes as long;
+// the end of the stream ends it. A link remembers for a second which topics there are, and
+// where the user may do everything: until it makes or deletes one, or an outcome says that
+// one has gone or may not be used.
 //
 // When a stream breaks, the session of a client that may come back through another one
 // (kernel.ConnectionInfo.Token) is suspended: its will waits for that.
@@ -67,7 +78,10 @@
 // links beyond those 64 KiB; then a live feed is full to its publishers. They wait at the client's node, in order, and nothing
 // else waits for them. A page of what is retained: 1 MiB and one message, which is sent
 // after the front-end has admitted it if it is large. Cursors: 1,024 of a session; members
-// that were not let go of: 131,072. Calls under way: 128. What is left with a session: 16
+// that were not let go of: 131,072. Calls under way: 128. What is read of logs: 64 MiB, or
+// one batch, by a call, and 256 MiB by all calls until their results wait to be sent; where
+// that is used up a call reads 64 KiB, or one batch. Answers about topics that are
+// remembered: 1,024 of a link. What is left with a session: 16
 // MiB. Logins in several messages that have begun: 8,192 of a node, for a minute.
 // Between the two, what HTTP/2 lets a stream have under way. Whoever breaks one of these
 // has its stream ended.
@@ -78,5 +92,7 @@
 //
 // Publishes that the broker refuses for want of disk or memory, because an alarm is news
 // to the client's node, wait at the node that serves, in order; credit and settlements
-// pass them. Those to topics whose client knew of the alarm are refused.
+// pass them. Those to topics whose client knew of the alarm are refused, and so are all
+// batches: they wait nowhere, and a refusal concerns that batch alone. Batches are given to
+// the broker as they are read, as messages for exchanges are.
 package forward

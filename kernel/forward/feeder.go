@@ -67,6 +67,10 @@ func (f *feeder) retire() {
 func (f *feeder) Completed(number uint64, res kernel.Result) {
 	f.session.out.mu.Lock()
 	defer f.session.out.mu.Unlock()
+	if number&ofBatch != 0 {
+		f.stored(number&^ofBatch, res)
+		return
+	}
 	if number == f.calling {
 		f.early, f.earlyErr = true, res.Err
 		return

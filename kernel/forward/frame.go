@@ -34,6 +34,7 @@ const (
 	kindLiveTaken
 	kindLetMember
 	kindLetCursor
+	kindBatch
 )
 
 const (
@@ -53,6 +54,7 @@ const (
 	kindLive
 	kindPinned
 	kindTaken
+	kindStored
 )
 
 const (

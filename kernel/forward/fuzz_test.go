@@ -152,7 +152,47 @@ func seeds() (list [][]byte) {
 		slices.Concat(arg(methodSetWill, appendWill(nil, &kernel.Will{Topic: "w", Delay: 1, Record: kernel.Record{Value: []byte("v")}})), arg(methodDropWill, nil)),
 		slices.Concat(arg(methodKeep, []byte{2, 'x'}), arg(methodKept, nil), frame(kindLiveTaken, []byte{0}), arg(methodDetach, []byte{2, 0})),
 		slices.Concat(frame(kindPublisher, []byte{2}), frame(kindPublish, append(once, 'v')), arg(methodDetach, []byte{0, 1}), frame(kindLeft, nil)),
+		slices.Concat(frame(kindPublisher, []byte{2}), frame(kindBatch, batchFrame(2, 1, 0, batchOf("v"))), frame(kindBatch, batchFrame(2, 2, 0, nil))),
+		slices.Concat(arg(methodCreateTopic, appendTopicSpec(nil, &broker.TopicSpec{Name: "t", Partitions: 2})), arg(methodAutoCreateTopic, name),
+			arg(methodTopic, name), arg(methodTopicByID, make([]byte, 16)), arg(methodTopics, nil), arg(methodActs, slices.Concat(name, name)), arg(methodDeleteTopic, name)),
+		slices.Concat(arg(methodReadLogs, appendLogRead(nil, &broker.LogRead{Parts: make([]broker.LogPart, 1), MaxBytes: 5, MinBytes: 6, Wait: 7})),
+			arg(methodLogOffsets, appendLogQueries(nil, []broker.LogQuery{{Point: broker.LogNewest}}))),
+		slices.Concat(arg(methodCommitOffsets, appendCommits(slices.Concat(name, name), []broker.OffsetCommit{{Offset: 5, Metadata: "m"}})), arg(methodOffsets, name),
+			arg(methodOffsetGroups, nil), arg(methodDeleteOffsets, name), arg(methodNewProducerID, nil)),
 	}
+}
+
+// batchFrame is the body of a frame with a batch for a topic that there is not.
+func batchFrame(publisher, number uint64, partition int32, batch []byte) []byte {
+	b := codec.AppendUint(codec.AppendUint(nil, publisher), number)
+	return append(appendPlaceOf(b, kernel.TopicID{1}, partition), batch...)
+}
+
+// FuzzTopic: topics, and what was read of them, are refused or read the same.
+func FuzzTopic(f *testing.F) {
+	topic := kernel.Topic{Name: "t", Partitions: 3, Queue: &kernel.Queue{Durable: true, Arguments: []kernel.Argument{{Name: "a", Value: true}}}, ExpiresAt: time.Unix(5, 6)}
+	logs := broker.LogRead{Epoch: 3, Parts: []broker.LogPart{{Offset: 5, End: 6, Bytes: 2, Records: 1, Chunks: [][2]int{{0, 2}}}, {Start: -1, Err: errGone()}}, Data: []byte("ab")}
+	f.Add(appendTopic(nil, &topic), appendLogs(nil, &logs))
+	f.Fuzz(func(t *testing.T, a, b []byte) {
+		in := read(a)
+		if one := in.topic(); in.Done() == nil {
+			c := appendTopic(nil, one)
+			if again := read(c).topic(); !bytes.Equal(appendTopic(nil, again), c) {
+				t.Errorf("%x became %x", a, c)
+			}
+		}
+		in = read(b)
+		epoch, parts := in.logs(2)
+		if in.Err() != nil {
+			return
+		}
+		q := broker.LogRead{Epoch: epoch, Parts: parts, Data: in.B}
+		parts[0].Chunks = [][2]int{{0, len(in.B)}}
+		c := appendLogs(nil, &q)
+		if again, list := read(c).logs(2); again != epoch || list[0].Offset != parts[0].Offset || list[1].Bytes != parts[1].Bytes {
+			t.Errorf("%x became %x", b, c)
+		}
+	})
 }
 
 // named is a publish to a topic under a number.
@@ -197,6 +237,8 @@ func FuzzLink(f *testing.F) {
 	f.Add(frame(kindAlarms, appendAlarms(nil, &broker.Alarms{Disk: broker.Alarm{On: true}})))
 	f.Add(frame(kindResult, []byte{3, 0}))
 	f.Add(frame(kindOutcomes, []byte("\x02\x01\x01\x01\x00trailing")))
+	f.Add(slices.Concat(frame(kindStored, []byte{2, 2, 10, 0}), frame(kindStored, []byte{2, 1, 10, 0})))
+	f.Add(frame(kindDeclined, appendError([]byte{2, 2}, errGone())))
 	live := appendRecord(codec.AppendString([]byte{1, 5}, "a"), &kernel.Record{Value: []byte("v")})
 	f.Add(slices.Concat(frame(kindLive, live), frame(kindLive, live), frame(kindClaimed, []byte{2}), frame(kindPinned, []byte{1, 0, 1, 7}), frame(kindTaken, []byte{1, 0, 1, 7})))
 	f.Fuzz(func(t *testing.T, stream []byte) {
@@ -219,10 +261,13 @@ func FuzzLink(f *testing.F) {
 		if _, err := p.ToExchange("x", "k", &kernel.Record{}, kernel.PublishOptions{}, 7); err != nil {
 			t.Fatal(err)
 		}
+		if err := p.ToPartition(&kernel.Topic{}, 0, []byte("batch"), 8); err != nil {
+			t.Fatal(err)
+		}
 		_ = far.Send(stream)
 		close(far.over)
 		<-l.done
-		if len(done.got) != 1 {
+		if len(done.got) != 2 {
 			t.Errorf("%d outcomes", len(done.got))
 		}
 	})

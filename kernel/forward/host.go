@@ -43,8 +43,9 @@ const (
 	askAdmit
 	askAnonymous
 	askTenant
-	askScram    // the user is the mechanism, and the password the first message
-	askScramEnd // the user names the login, and the password is the second
+	askScram        // the user is the mechanism, and the password the first message
+	askScramEnd     // the user names the login, and the password is the second
+	askCoordinators // the user is the protocol
 )
 
 // ask asks about a login, and returns the reader of the answer.

@@ -55,6 +55,8 @@ type link struct {
 	underway   int       // bytes of publishes without outcome
 	attached   *attached // nil = there is no session
 	live       live
+
+	recall recall // what the node has said of topics
 }
 
 var _ edge.Link = (*link)(nil)
@@ -202,6 +204,8 @@ func (l *link) handle(k kind, body []byte) error {
 		return l.onRouted(r)
 	case kindDeclined:
 		return l.onDeclined(r)
+	case kindStored:
+		return l.onStored(r)
 	case kindEnded:
 		return l.onEnded(r)
 	case kindAlarms:

@@ -133,7 +133,7 @@ func TestMalformedSession(t *testing.T) {
 	join := appendAddress([]byte{9, 0}, &kernel.GroupAddress{Tenant: "/", Group: "q", Topic: "q"})
 	join = append(appendMemberOptions(join, &kernel.MemberOptions{}), 1)
 	for name, bad := range map[string][]byte{
-		"no method":               called(2, methodDetach+1),
+		"no method":               called(2, methodNewProducerID+1),
 		"an unknown cursor":       called(2, methodNext, 8, 0, 2, 2, 0),
 		"two calls of a cursor":   called(2, methodNext, 8, 1, 1, '#', 2, 2, 0),
 		"a long pin":              frame(kindPin, []byte{5, 1, 1, 0, 0, 0}),

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -30,7 +31,7 @@ func nodes(t testing.TB, change ...func(*broker.Config)) (b *broker.Broker, firs
 	t.Helper()
 	at := freePort(t)
 	openNode := func(id, listen string, join ...string) *broker.Node {
-		cfg := broker.Config{DataDir: t.TempDir(), NodeID: id, Logger: zerolog.Nop(), Cluster: broker.Cluster{Listen: listen, Join: join, Heartbeat: 4 * time.Second}}
+		cfg := broker.Config{DataDir: t.TempDir(), NodeID: id, Logger: zerolog.Nop(), Cluster: broker.Cluster{Listen: listen, Join: join, Heartbeat: 4 * time.Second, Fronts: map[string]string{"kafka": "127.0.0.1:1"}}}
 		for _, fn := range change {
 			fn(&cfg)
 		}
@@ -173,4 +174,46 @@ func TestNodeDies(t *testing.T) {
 	c.Close()
 	p.done.wait(t, accepted)
 	work.Wait()
+}
+
+// TestLogsAcrossNodes: a client of one node writes and reads logs that another one serves,
+// and both coordinate groups.
+func TestLogsAcrossNodes(t *testing.T) {
+	b, first, second := nodes(t)
+	c := across(t, first, second)
+	kt := c.logTopic("log", 1)
+	done := newStored()
+	p := c.Publisher(done)
+	source := rand.NewChaCha8([32]byte{1})
+	var sums [][32]byte
+	for i := range uint64(60) {
+		value := make([]byte, 200<<10)
+		source.Read(value)
+		sums = append(sums, sha256.Sum256(value))
+		if err := p.ToPartition(kt, 0, batchOf(string(value)), i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, err := range done.wait(t, len(sums)) {
+		if err != nil || done.offsets[i] != int64(i) {
+			t.Errorf("%d: at %d, %v", i, done.offsets[i], err)
+		}
+	}
+	for next := int64(0); next < int64(len(sums)); {
+		q := reads(kt, patience, 0)
+		q.MaxBytes, q.Parts[0].Offset = 1<<20, next
+		if err := c.ReadLogs(soon(t), q); err != nil || q.Parts[0].Err != nil || q.Parts[0].Offset <= next || len(q.Data) > 1<<20 {
+			t.Fatalf("%+v, %d bytes, %v", q.Parts, len(q.Data), err)
+		}
+		for i, v := range values(t, q, 0) {
+			if at := next + int64(i); sha256.Sum256([]byte(v)) != sums[at] {
+				t.Errorf("record %d is another one", at)
+			}
+		}
+		next = q.Parts[0].Offset
+	}
+	eventually(t, "both coordinate", func() bool {
+		list, err := NewHost(second, first.ID()).Coordinators(soon(t), "kafka")
+		return err == nil && len(list) == 2 && slices.Equal(list, b.Coordinators("kafka"))
+	})
 }

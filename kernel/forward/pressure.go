@@ -37,29 +37,40 @@ const retryTime = 200 * time.Millisecond
 
 func (h *pressure) init(c *session) { h.session, h.wake = c, make(chan struct{}, 1) }
 
-// publish handles a publish. Those to topics go by the line.
-func (c *session) publish(body []byte) error {
+// publish handles a publish, or a batch. Those to topics go by the line.
+func (c *session) publish(k kind, body []byte) error {
+	if k == kindBatch {
+		return c.batch(body)
+	}
 	r := read(body)
 	id, _, named := r.Uint(), r.Uint(), r.Byte()&flagNamed != 0
 	if r.Err() != nil {
 		return fmt.Errorf("%w: a publish", errMalformed)
 	}
-	c.out.mu.Lock()
-	f := c.publishers[id]
-	if f == nil || f.over {
-		c.out.mu.Unlock()
-		return fmt.Errorf("%w: nobody publishes", errMalformed)
+	f, s, err := c.publishes(id)
+	if err != nil {
+		return err
 	}
-	f.came++
-	var s *broker.Session
-	if c.holding != nil {
-		s = c.holding.s
-	}
-	c.out.mu.Unlock()
 	if named {
 		return c.line.add(f, s, body)
 	}
 	return c.pressure.take(f, nil, body)
+}
+
+// publishes returns the publisher of a publish that has come, and the session that is
+// attached, nil = none.
+func (c *session) publishes(id uint64) (*feeder, *broker.Session, error) {
+	c.out.mu.Lock()
+	defer c.out.mu.Unlock()
+	f := c.publishers[id]
+	if f == nil || f.over {
+		return nil, nil, fmt.Errorf("%w: nobody publishes", errMalformed)
+	}
+	f.came++
+	if c.holding == nil {
+		return f, nil, nil
+	}
+	return f, c.holding.s, nil
 }
 
 // take gives a publish to the broker, or holds it. s is the session that is attached.

@@ -24,6 +24,7 @@ type flight struct {
 	token uint64
 	size  int
 	state flightState
+	batch bool // for a partition
 }
 
 type flightState uint8
@@ -39,11 +40,16 @@ type finished struct {
 	token    uint64
 	err      error
 	declined bool // the broker did not take it
+	batch    bool
+	offset   int64 // of a batch
 }
 
 // outcome is what is told of it.
 func (f *finished) outcome() kernel.Result {
-	if f.err == errUnmatched {
+	switch {
+	case f.batch:
+		return kernel.Result{Offset: f.offset, Err: f.err}
+	case f.err == errUnmatched:
 		return kernel.Result{Offset: -1}
 	}
 	return kernel.Result{Offset: -1, Err: f.err}
@@ -217,7 +223,7 @@ func (p *publisher) landRuns(r *reader) error {
 		}
 		for ; n > 0; first, n = first+1, n-1 {
 			f := p.at(first)
-			if first < p.base || f.state == landed {
+			if first < p.base || f.state == landed || f.batch {
 				return fmt.Errorf("%w: a second outcome of a publish", errMalformed)
 			}
 			p.link.finished = append(p.link.finished, finished{token: f.token, err: err})
@@ -239,10 +245,14 @@ func (l *link) onDeclined(r *reader) error {
 		l.out.mu.Unlock()
 		return fmt.Errorf("%w: the refusal of no publish", errMalformed)
 	}
-	l.finished = append(l.finished[:0], finished{p.at(n).token, reason, true})
+	l.finished = append(l.finished[:0], finished{token: p.at(n).token, err: reason, declined: true})
+	batch := p.at(n).batch
 	p.land(p.at(n))
 	l.changed.Broadcast()
 	l.out.mu.Unlock()
+	if batch {
+		l.recall.doubt(reason)
+	}
 	p.tellAll(l.finished)
 	clear(l.finished)
 	return nil

@@ -1,8 +1,6 @@
 package forward
 
 import (
-	"time"
-
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/kernel/broker"
 	"github.com/trivium-mq/trivium/metasvc/codec"
@@ -26,10 +24,7 @@ func appendQueueSpec(b []byte, q *broker.QueueSpec) []byte {
 	b = append(codec.AppendString(b, q.Name), byte(q.Type))
 	b = codec.AppendFlags(b, q.Durable, q.Exclusive, q.AutoDelete, q.Again, q.Retention != nil)
 	if t := q.Retention; t != nil {
-		b = codec.AppendFlags(b, t.Delete)
-		for _, n := range []int64{int64(t.Age), t.Bytes, int64(t.Dedup)} {
-			b = codec.AppendInt(b, n)
-		}
+		b = appendRetention(b, t)
 	}
 	b = codec.AppendInt(append(b, byte(q.Start.Kind)), q.Start.Value)
 	return codec.AppendArguments(b, q.Arguments)
@@ -40,7 +35,8 @@ func (r *reader) queueSpec() (q broker.QueueSpec) {
 	retention := false
 	r.Flags(&q.Durable, &q.Exclusive, &q.AutoDelete, &q.Again, &retention)
 	if retention {
-		q.Retention = &kernel.Retention{Delete: r.flag(), Age: time.Duration(r.Int()), Bytes: r.Int(), Dedup: time.Duration(r.Int())}
+		t := r.retention()
+		q.Retention = &t
 	}
 	q.Start = kernel.Position{Kind: kernel.PositionKind(r.Byte()), Value: r.Int()}
 	q.Arguments = r.Arguments()

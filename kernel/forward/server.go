@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/kernel/broker"
@@ -31,7 +32,8 @@ type Server struct {
 	tokens map[string]*session // of open those that have one, the latest of each
 	work   sync.WaitGroup
 	scrams scrams
-	live   atomic.Int64 // bytes of live messages under way to other nodes
+	live   atomic.Int64        // bytes of live messages under way to other nodes
+	reads  *semaphore.Weighted // bytes of logs that are read for other nodes
 }
 
 var _ cluster.ClientServer = (*Server)(nil)
@@ -40,7 +42,10 @@ var _ cluster.ClientServer = (*Server)(nil)
 // leadership, nil while another node serves: then clients are refused with
 // CodeUnavailable. It is called for each client and login, from any goroutine.
 func NewServer(serving func() *broker.Broker, log zerolog.Logger) *Server {
-	return &Server{serving: serving, log: log, open: make(map[*session]struct{}), tokens: make(map[string]*session)}
+	return &Server{
+		serving: serving, log: log, open: make(map[*session]struct{}), tokens: make(map[string]*session),
+		reads: semaphore.NewWeighted(readTotal),
+	}
 }
 
 // Close ends all streams and waits for what they have started. Clients should have left
@@ -127,6 +132,8 @@ func (s *Server) AnswerLogin(ctx context.Context, from string, req []byte) ([]by
 		answer, err = s.scrams.begin(ctx, b, from, user, tenant, []byte(password), remote)
 	case askScramEnd:
 		answer, err = s.scrams.end(ctx, from, user, []byte(password))
+	case askCoordinators:
+		answer = appendNames(appendError(nil, nil), b.Coordinators(kernel.Protocol(user)))
 	default:
 		return nil, fmt.Errorf("%w: a question of kind %d", errMalformed, what)
 	}

@@ -219,8 +219,8 @@ func (c *session) alarmed() {
 
 // handle handles a frame. An error ends the session.
 func (c *session) handle(k kind, body []byte) error {
-	if k == kindPublish {
-		return c.publish(body)
+	if k == kindPublish || k == kindBatch {
+		return c.publish(k, body)
 	}
 	r := read(body)
 	switch k {

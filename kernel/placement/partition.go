@@ -11,6 +11,17 @@ import (
 // Partition reads one partition's log. Safe for concurrent use.
 type Partition struct{ p *partition }
 
+// PartitionOf opens the partition of a topic with that number in it, on any replica:
+// CodeNotFound.
+func (g *Group) PartitionOf(id kernel.TopicID, index int32) (*Partition, error) {
+	for _, p := range g.partitions(id) {
+		if p.index == index {
+			return &Partition{p}, nil
+		}
+	}
+	return nil, kernel.Errorf(kernel.CodeNotFound, "topic", id.String(), "the replica has no partition %d of it", index)
+}
+
 // ID returns the partition's number.
 func (p *Partition) ID() PartitionID { return p.p.id }
 

@@ -1,0 +1,46 @@
+package edge
+
+import (
+	"context"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/broker"
+)
+
+// Logs is the part of a Link that is about topics as logs, and their readers. Its methods
+// are those of broker.Conn, but for what is said here.
+type Logs interface {
+	// Acts, Topic and TopicByID may be up to a second behind in what they say is there,
+	// and not in what is not: what is done with it is refused, if need be. CodeNotFound.
+	Acts(ctx context.Context, kind, name string) (kernel.Acts, error)
+	Topic(ctx context.Context, name string) (*kernel.Topic, error)
+	TopicByID(ctx context.Context, id kernel.TopicID) (*kernel.Topic, error)
+	Topics(ctx context.Context) ([]*kernel.Topic, error)
+	AutoCreateTopic(ctx context.Context, name string) (*kernel.Topic, error)
+	CreateTopic(ctx context.Context, t broker.TopicSpec) (*kernel.Topic, error)
+	DeleteTopic(ctx context.Context, name string) error
+
+	// ReadLogs leaves the parts as they were when it returns an error.
+	ReadLogs(ctx context.Context, r *broker.LogRead) error
+	LogOffsets(ctx context.Context, list []broker.LogQuery) ([]broker.LogAnswer, error)
+
+	// CommitOffsets commits what members of a group have asked its coordinator for, the
+	// node of that Raft name: CodeFenced if another one is (broker.Conn.Coordinates).
+	CommitOffsets(ctx context.Context, coordinator, group string, commits []broker.OffsetCommit) error
+	Offsets(ctx context.Context, group string) ([]broker.OffsetCommit, error)
+	OffsetGroups(ctx context.Context) ([]string, error)
+	DeleteOffsets(ctx context.Context, group string) error
+	NewProducerID(ctx context.Context) (int64, error)
+}
+
+// LogPublisher is the part of a Publisher that is for logs.
+type LogPublisher interface {
+	// ToPartition is broker.Publisher.ToPartition. Its outcome has the offset.
+	ToPartition(t *kernel.Topic, partition int32, batch []byte, token uint64) error
+}
+
+// Coordinating is the part of a Host that knows which nodes coordinate groups of readers
+// of a protocol (broker.Broker.Coordinators).
+type Coordinating interface {
+	Coordinators(ctx context.Context, p kernel.Protocol) ([]string, error)
+}

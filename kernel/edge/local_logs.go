@@ -1,0 +1,48 @@
+package edge
+
+import (
+	"context"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/broker"
+)
+
+func (h localHost) Coordinators(_ context.Context, p kernel.Protocol) ([]string, error) {
+	return h.Broker.Coordinators(p), nil
+}
+
+func (l localLink) Acts(_ context.Context, kind, name string) (kernel.Acts, error) {
+	return l.Conn.Acts(kind, name), nil
+}
+
+func (l localLink) Topic(_ context.Context, name string) (*kernel.Topic, error) {
+	t, ok := l.Conn.Topic(name)
+	return there(t, ok, name)
+}
+
+func (l localLink) TopicByID(_ context.Context, id kernel.TopicID) (*kernel.Topic, error) {
+	t, ok := l.Conn.TopicByID(id)
+	return there(t, ok, id.String())
+}
+
+func there(t *kernel.Topic, ok bool, name string) (*kernel.Topic, error) {
+	if !ok {
+		return nil, kernel.Errorf(kernel.CodeNotFound, "topic", name, "it does not exist")
+	}
+	return t, nil
+}
+
+func (l localLink) Topics(context.Context) ([]*kernel.Topic, error) { return l.Conn.Topics(), nil }
+
+func (l localLink) CommitOffsets(ctx context.Context, coordinator, group string, commits []broker.OffsetCommit) error {
+	if err := l.Coordinates(coordinator, group); err != nil {
+		return err
+	}
+	return l.Conn.CommitOffsets(ctx, group, commits)
+}
+
+func (l localLink) Offsets(_ context.Context, group string) ([]broker.OffsetCommit, error) {
+	return l.Conn.Offsets(group)
+}
+
+func (l localLink) OffsetGroups(context.Context) ([]string, error) { return l.Conn.OffsetGroups(), nil }
