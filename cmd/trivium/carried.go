@@ -55,18 +55,16 @@ func (n *node) welcome(c net.Conn, meta []byte, web *queue) error {
 	if err != nil {
 		return err
 	}
-	s := n.edge.get()
-	if s == nil {
+	if n.edge.get() == nil {
 		return errors.New("this node does not serve now")
 	}
 	protocol := string(name)
-	q := s.carried[protocol]
+	var q *queue
 	if protocol == "http" {
 		q = web
 	} else if l := n.lasting[protocol]; l != nil {
 		q = l.older
-	}
-	if q == nil {
+	} else {
 		return fmt.Errorf("no listener for %q here", protocol)
 	}
 	if err := c.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,6 +20,7 @@ import (
 type door struct {
 	*edge.Edge
 	old   map[string]*atomic.Bool // by protocol: the node that serves takes no links of it, being of an earlier version
+	last  atomic.Uint64           // epoch of the latest leadership that was heard of
 	epoch atomic.Uint64           // of the leadership whose host it is told of, 0 = none
 }
 
@@ -39,18 +41,24 @@ func (d *door) tell(takes func(kernel.Protocol) bool) (any bool) {
 	return any
 }
 
+// leadership numbers the latest leadership, as Kafka's clients are told.
+func (d *door) leadership() int32 { return int32(d.last.Load()) }
+
 func all(kernel.Protocol) bool { return true }
 
 // openDoor makes the edge, and the servers that stand on it.
-func (n *node) openDoor() {
+func (n *node) openDoor() error {
 	logger := n.log.With().Str("listener", "edge").Logger()
-	n.door = &door{Edge: edge.New(edge.Config{Counters: n.replicas.Counters, Logger: logger}), old: make(map[string]*atomic.Bool)}
+	n.door = &door{Edge: edge.New(edge.Config{Counters: n.replicas.Counters, Replica: n.replicas, Logger: logger}), old: make(map[string]*atomic.Bool)}
 	n.links = forward.NewServer(n.serving, n.log)
 	n.replicas.OnClients(forward.Greeter{Server: n.links, Back: n.door.here})
-	n.openLasting()
+	if err := n.openLasting(); err != nil {
+		return err
+	}
 	for protocol := range n.lasting {
 		n.door.old[protocol] = new(atomic.Bool)
 	}
+	return nil
 }
 
 // serving is the broker of this node while it serves, else nil.
@@ -78,6 +86,20 @@ func (n *node) place() place {
 	return place{}
 }
 
+// servingID is the id of the node that serves, -1 = nobody, as far as this one knows.
+func (n *node) servingID() int32 {
+	at := n.place()
+	if at.service != nil {
+		return int32(n.config.Node.ID)
+	}
+	for _, m := range n.replicas.Members() {
+		if id, err := strconv.ParseInt(m.Node, 10, 32); err == nil && m.Raft == at.leader && m.Raft != "" {
+			return int32(id)
+		}
+	}
+	return -1
+}
+
 // watchDoor tells the edge who serves, until the node stops.
 func (n *node) watchDoor() {
 	var at place
@@ -91,6 +113,7 @@ func (n *node) watchDoor() {
 			at = now
 			n.door.Set(nil)
 			n.door.epoch.Store(at.epoch)
+			n.door.last.Store(max(n.door.last.Load(), at.epoch))
 			ctx, gone = context.WithCancel(n.ctx)
 			switch {
 			case at.service != nil:

@@ -112,11 +112,7 @@ func (n *node) accept(f *front) error {
 // put hands a connection to a server of this node; false if its bytes are to be carried
 // to another one.
 func (n *node) put(f *front, c net.Conn) bool {
-	if s := n.lasting[f.Protocol]; s != nil {
-		return !n.door.far(f.Protocol) && s.queues[f.Name].put(c)
-	}
-	s := n.edge.get()
-	return s != nil && s.put(f.Name, c)
+	return !n.door.far(f.Protocol) && n.lasting[f.Protocol].queues[f.Name].put(c)
 }
 
 // carry brings a connection to the node that serves, which may become this one, and

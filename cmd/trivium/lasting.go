@@ -10,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/trivium-mq/trivium/protocols/amqp"
+	"github.com/trivium-mq/trivium/protocols/kafka"
 	"github.com/trivium-mq/trivium/protocols/mqtt"
 )
 
@@ -22,13 +23,15 @@ type lastingServer struct {
 }
 
 // openLasting makes those servers, by protocol.
-func (n *node) openLasting() {
+func (n *node) openLasting() error {
 	n.lasting = make(map[string]*lastingServer)
-	add := func(protocol string, open func(zerolog.Logger) frontEnd) {
-		s := &lastingServer{
-			frontEnd: open(n.log.With().Str("listener", protocol).Logger()),
-			queues:   make(map[string]*queue), older: newQueue(n.address(protocol)),
-		}
+	logger := func(protocol string) zerolog.Logger { return n.log.With().Str("listener", protocol).Logger() }
+	log, err := n.openKafka(logger("kafka"))
+	if err != nil {
+		return err
+	}
+	for protocol, server := range map[string]frontEnd{"amqp": n.openAMQP(logger("amqp")), "mqtt": n.openMQTT(logger("mqtt")), "kafka": log} {
+		s := &lastingServer{frontEnd: server, queues: make(map[string]*queue), older: newQueue(n.address(protocol))}
 		for _, f := range n.fronts {
 			if f.Protocol == protocol {
 				s.queues[f.Name] = newQueue(f.l.Addr())
@@ -36,8 +39,7 @@ func (n *node) openLasting() {
 		}
 		n.lasting[protocol] = s
 	}
-	add("amqp", n.openAMQP)
-	add("mqtt", n.openMQTT)
+	return nil
 }
 
 func (n *node) openAMQP(log zerolog.Logger) frontEnd {
@@ -55,6 +57,16 @@ func (n *node) openMQTT(log zerolog.Logger) frontEnd {
 		ConnectTimeout: c.Connections.HandshakeTimeout, MaximumPacketSize: c.MQTT.MaxPacket, ReceiveMaximum: c.MQTT.ReceiveMaximum,
 		KeepAlive: uint16(c.MQTT.MaxKeepAlive), OutTotal: int(n.memory.MQTTOut), InTotal: int(n.memory.MQTTIn),
 	}})
+}
+
+func (n *node) openKafka(log zerolog.Logger) (frontEnd, error) {
+	c := n.config
+	return kafka.NewServer(n.door.Edge, kafka.Config{
+		NodeID: int32(c.Node.ID), Node: n.replicas.ID(), ClusterID: n.replicas.ClusterID(), Log: log, MaxBatchBytes: c.Kafka.MaxBatch,
+		LoginTimeout: c.Connections.HandshakeTimeout, Advertise: c.Kafka.Advertise, AdvertiseTLS: c.Kafka.TLSAdvertise,
+		Brokers: n.brokers, Leader: n.servingID, Spread: c.Kafka.Leaders == "spread", Epoch: n.door.leadership, Settings: c.Settings(),
+		RequestMemory: int64(n.memory.KafkaRequests), FetchMemory: int64(n.memory.KafkaFetches),
+	})
 }
 
 // serveLasting has the servers take the connections of the node's listeners, and those

@@ -49,10 +49,7 @@ func (n *node) leadOnce(first chan<- error) error {
 		return err
 	}
 	n.gather(b)
-	s, err := n.newService(b)
-	if err != nil {
-		return errors.Join(err, b.Close(n.ctx))
-	}
+	s := n.newService(b, n.log)
 	n.log.Info().Uint64("epoch", b.Epoch()).Msg("this node serves now")
 	n.edge.set(s)
 	n.gate.Serving(s.admin)

@@ -21,7 +21,6 @@ import (
 	"github.com/trivium-mq/trivium/kernel/forward"
 	"github.com/trivium-mq/trivium/protocols/admin"
 	"github.com/trivium-mq/trivium/protocols/amqp"
-	"github.com/trivium-mq/trivium/protocols/kafka"
 )
 
 // clusterName is shown in listings.
@@ -93,7 +92,9 @@ func openNode(ctx context.Context, c *config.Config, memory int64, log zerolog.L
 		return n, openError(err)
 	}
 	n.there.Store(true)
-	n.openDoor()
+	if err := n.openDoor(); err != nil {
+		return n, usageError{err}
+	}
 	n.replicas.OnYield(func(ctx context.Context) { _ = n.endService(ctx, false) })
 	return n, n.start()
 }
@@ -224,15 +225,6 @@ func openError(err error) error {
 	return err
 }
 
-func (n *node) newKafka(b *broker.Broker, log zerolog.Logger) (frontEnd, error) {
-	c := n.config
-	return kafka.NewServer(b, kafka.Config{
-		NodeID: int32(c.Node.ID), ClusterID: b.ClusterID(), Log: log, MaxBatchBytes: c.Kafka.MaxBatch, LoginTimeout: c.Connections.HandshakeTimeout,
-		Advertise: c.Kafka.Advertise, AdvertiseTLS: c.Kafka.TLSAdvertise, Brokers: n.brokers, Epoch: int32(b.Epoch()),
-		RequestMemory: int64(n.memory.KafkaRequests), FetchMemory: int64(n.memory.KafkaFetches),
-	})
-}
-
 // newGate makes the HTTP server of the node.
 func (n *node) newGate() *admin.Gate {
 	return admin.NewGate(admin.GateConfig{
@@ -270,12 +262,7 @@ var errShutdown = errors.New("shutdown")
 // shutdown has the clients of all protocols go, until ctx ends.
 func (n *node) shutdown(ctx context.Context) {
 	n.door.Shut(errShutdown) // what waits for a node that serves would hold up the rest
-	var going sync.WaitGroup
-	going.Go(func() { n.shutLasting(ctx) })
-	if s := n.edge.get(); s != nil {
-		s.shutdown(ctx)
-	}
-	going.Wait()
+	n.shutLasting(ctx)
 }
 
 // abandon undoes a start that failed.

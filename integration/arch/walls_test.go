@@ -32,7 +32,7 @@ var walls = []struct {
 	{"metasvc", []string{"kernel", "metasvc", "storage"}},
 	{"protocols/amqp", []string{"kernel", "kernel/broker", "kernel/edge", "protocols/amqp", "protocols/listener"}},
 	{"protocols/mqtt", []string{"kernel", "kernel/broker", "kernel/edge", "protocols/mqtt", "protocols/listener"}},
-	{"protocols/kafka", []string{"kernel", "kernel/broker", "protocols/kafka", "protocols/listener"}},
+	{"protocols/kafka", []string{"kernel", "kernel/broker", "kernel/edge", "protocols/kafka", "protocols/listener"}},
 	{"protocols/admin", []string{"kernel", "kernel/broker", "protocols/admin", "protocols/listener"}},
 	{"protocols/listener", nil},
 	{"cmd", []string{"cmd", "protocols", "kernel", "metasvc", "sharegroup", "storage"}},

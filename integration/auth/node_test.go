@@ -42,7 +42,7 @@ func start(t testing.TB, dir string, change ...func(*broker.Config)) *node {
 	}
 	b, err := broker.Open(cfg)
 	must(t, err)
-	k, err := kafka.NewServer(b, kafka.Config{NodeID: 1, ClusterID: b.ClusterID(), Log: log})
+	k, err := kafka.NewServer(edge.Of(b), kafka.Config{NodeID: 1, Node: b.NodeID(), ClusterID: b.ClusterID(), Log: log})
 	must(t, err)
 	n := &node{Broker: b}
 	var servers []server

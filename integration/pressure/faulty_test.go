@@ -45,7 +45,7 @@ func openFaulty(t *testing.T, dir string, sealBytes int64) (n *faulty, end func(
 	n.broker, err = broker.Open(broker.Config{DataDir: dir, FS: n.fault, Logger: log, Version: "test",
 		Limits: broker.Limits{Placement: placement.Limits{SealBytes: sealBytes}}})
 	harness.Must(t, err)
-	k, err := kafka.NewServer(n.broker, kafka.Config{NodeID: 1, ClusterID: "test", Log: log})
+	k, err := kafka.NewServer(edge.Of(n.broker), kafka.Config{NodeID: 1, Node: n.broker.NodeID(), ClusterID: "test", Log: log})
 	harness.Must(t, err)
 	n.serve(t, &n.at.AMQP, amqp.NewServer(amqp.Config{Edge: edge.Of(n.broker), Logger: log, Heartbeat: time.Second}))
 	n.serve(t, &n.at.MQTT, mqtt.NewServer(mqtt.Config{Edge: edge.Of(n.broker), Logger: log}))

@@ -37,7 +37,7 @@ type connectionRef struct {
 
 func (s *Server) channelInfo(ch *channelRow) channelInfo {
 	info := channelInfo{
-		Name: channelName(&ch.conn.Info, ch.Number), Number: ch.Number, Node: s.name(), VHost: ch.conn.Identity.Tenant,
+		Name: channelName(&ch.conn.Info, ch.Number), Number: ch.Number, Node: s.nodeOf(&ch.conn.Info), VHost: ch.conn.Identity.Tenant,
 		User: ch.conn.Identity.User, By: ch.conn.Identity.User, State: "running", Consumers: ch.Consumers, Unacked: ch.Unsettled,
 		Prefetch: ch.Prefetch, Confirm: ch.Confirms, Connection: connectionRef{Name: connectionName(&ch.conn.Info)},
 	}

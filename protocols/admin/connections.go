@@ -38,7 +38,7 @@ var protocolNames = map[string]string{"amqp": "AMQP", "mqtt": "MQTT", "kafka": "
 
 func (s *Server) connectionInfo(x *broker.ConnectionStatus) connectionInfo {
 	info := connectionInfo{
-		Name: connectionName(&x.Info), ClientID: x.Info.ClientID, Number: uint64(x.ID), Node: s.name(), VHost: x.Identity.Tenant,
+		Name: connectionName(&x.Info), ClientID: x.Info.ClientID, Number: uint64(x.ID), Node: s.nodeOf(&x.Info), VHost: x.Identity.Tenant,
 		User: x.Identity.User, By: x.Identity.User, Mechanism: x.Info.Mechanism, State: "running", Type: "network",
 		Channels: len(x.Channels), Consumers: x.Members, At: x.Connected.UnixMilli(), Timeout: int(x.Info.Heartbeat / time.Second),
 		SSL: x.Info.Secure, Client: s.cfg.Mapper.Values(x.Info.Properties),

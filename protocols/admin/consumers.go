@@ -42,7 +42,7 @@ func (s *Server) consumerInfo(m *broker.MemberStatus) consumerInfo {
 	info := consumerInfo{
 		Tag: m.Tag, Queue: resourceName{groupName(m.Address), m.Address.Tenant}, AckRequired: m.Settles, Exclusive: m.Exclusive,
 		Prefetch: m.Prefetch, Active: true, Activity: "up", Arguments: map[string]any{},
-		Channel: channelRef{Number: m.Channel, Connection: connectionName(&m.Info), Node: s.name(), User: m.Identity.User},
+		Channel: channelRef{Number: m.Channel, Connection: connectionName(&m.Info), Node: s.nodeOf(&m.Info), User: m.Identity.User},
 	}
 	info.Channel.Host, info.Channel.Port = hostPort(m.Info.Remote)
 	info.Channel.Name = channelName(&m.Info, m.Channel)

@@ -4,6 +4,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/kernel/broker"
 )
 
@@ -140,6 +141,14 @@ func totals(o *broker.Overview) (all counts, opened, closed uint64) {
 func (s *Server) name() string {
 	s.naming.Do(func() { s.named = s.nodeName(s.node.Overview().NodeID) })
 	return s.named
+}
+
+// nodeOf is the name of the node that holds a connection's socket.
+func (s *Server) nodeOf(x *kernel.ConnectionInfo) string {
+	if x.Node == "" {
+		return s.name()
+	}
+	return s.nodeName(x.Node)
 }
 
 func (s *Server) nodeName(id string) string {

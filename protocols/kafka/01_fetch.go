@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/broker"
 )
 
 // Fetch, versions 4-18.
@@ -39,11 +40,11 @@ const maxWait = 5 * time.Minute
 const smallFetch = 64 << 10
 
 func (c *conn) handleFetch(req *kmsg.FetchRequest, r *reply) {
-	f := &fetch{
-		conn: c, version: req.Version, correlation: r.correlation, minBytes: int(req.MinBytes),
-		maxBytes: min(max(int(req.MaxBytes), 0), c.srv.cfg.MaxFetchBytes),
-		wait:     min(max(time.Duration(req.MaxWaitMillis)*time.Millisecond, 0), maxWait),
-	}
+	f := &fetch{conn: c, version: req.Version, correlation: r.correlation}
+	f.read.MinBytes = int(req.MinBytes)
+	f.read.MaxBytes = min(max(int(req.MaxBytes), 0), c.srv.cfg.MaxFetchBytes)
+	f.read.Wait = min(max(time.Duration(req.MaxWaitMillis)*time.Millisecond, 0), maxWait)
+	f.read.Admit = f.reserve
 	for i := range req.Topics {
 		f.add(&req.Topics[i])
 	}
@@ -53,17 +54,14 @@ func (c *conn) handleFetch(req *kmsg.FetchRequest, r *reply) {
 // fetch is one fetch request while it is answered. Its parts are filled in by
 // the reader and used by the writer.
 type fetch struct {
-	conn               *conn
-	version            int16
-	correlation        int32
-	minBytes, maxBytes int
-	wait               time.Duration
-	topics             []fetchTopic
-	parts              []fetchPart // of all topics, in order
+	conn        *conn
+	version     int16
+	correlation int32
+	topics      []fetchTopic
+	parts       []fetchPart // of all topics, in order
+	read        broker.LogRead
 
-	held  int64  // bytes of the node's memory for fetches that are reserved
-	data  []byte // batches read, in the order of chunks
-	total int    // bytes read
+	held int64 // bytes of the node's memory for fetches that are reserved
 }
 
 type fetchTopic struct {
@@ -76,14 +74,9 @@ type fetchTopic struct {
 type fetchPart struct {
 	index      int32
 	code       int16
-	partition  partition // nil when code is set
+	read       int // its place among what is read, -1 = nowhere
 	start, end int64
-	next       int64 // offset to read from
-	maxBytes   int
-	bytes      int      // read so far
-	records    int      // in them
-	chunks     [][2]int // where in data
-	more       bool     // there is more in the log than the limits let in
+	chunks     [][2]int // where in the data
 }
 
 // add prepares the partitions of one topic.
@@ -95,15 +88,15 @@ func (f *fetch) add(q *kmsg.FetchRequestTopic) {
 	}
 	for i := range q.Partitions {
 		qp := &q.Partitions[i]
-		p := fetchPart{index: qp.Partition, code: code, next: qp.FetchOffset, maxBytes: int(qp.PartitionMaxBytes), start: -1, end: -1}
+		p := fetchPart{index: qp.Partition, code: code, read: -1, start: -1, end: -1}
 		if p.code == 0 {
 			p.code = f.conn.srv.checkEpoch(qp.CurrentLeaderEpoch)
 		}
 		if p.code == 0 {
-			var err error
-			if p.partition, err = f.conn.client.Partition(t, qp.Partition); err != nil {
-				p.code = fetchCode(err)
-			}
+			p.read = len(f.read.Parts)
+			f.read.Parts = append(f.read.Parts, broker.LogPart{Topic: t.ID, Index: qp.Partition, Offset: qp.FetchOffset, MaxBytes: int(qp.PartitionMaxBytes)})
+		} else {
+			f.read.Wait = 0 // an error is told at once
 		}
 		f.parts = append(f.parts, p)
 	}
@@ -112,87 +105,67 @@ func (f *fetch) add(q *kmsg.FetchRequestTopic) {
 // answer waits until there is something to say and says it. It runs on the
 // connection's writer.
 func (f *fetch) answer(ctx context.Context, w *writer) error {
-	f.data = f.conn.srv.buffers.get()
+	f.read.Data = f.conn.srv.buffers.get()
 	defer func() {
-		f.conn.srv.buffers.put(f.data)
+		f.conn.srv.buffers.put(f.read.Data)
 		f.reserve(0)
 	}()
-	if !f.read() {
-		if err := f.poll(ctx); err != nil {
-			return err
-		}
+	if err := f.readAll(ctx); err != nil {
+		return err
 	}
 	f.count()
-	f.reserve(f.total)
+	f.reserve(len(f.read.Data))
 	return w.write(f.encode())
 }
 
-// poll reads again after every append, until there is enough, the wait is
-// over, or the server stops.
-func (f *fetch) poll(ctx context.Context) error {
-	timer := time.NewTimer(f.wait)
-	defer timer.Stop()
-	ready := make(chan struct{}, 1)
-	for enough := false; !enough; enough = f.read() {
-		cancel := f.watch(ready)
-		select {
-		case <-ready:
-			cancel()
-		case <-timer.C:
-			cancel()
-			return nil
-		case <-f.conn.drain.Done():
-			cancel()
-			return nil
-		case <-ctx.Done():
-			cancel()
-			return context.Cause(ctx)
+// readAll reads, and waits if need be. When the server stops it answers with what there
+// is, or that clients should look for another node.
+func (f *fetch) readAll(ctx context.Context) error {
+	if len(f.read.Parts) == 0 {
+		return f.rest(ctx)
+	}
+	calling, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(f.conn.drain, cancel)()
+	err := f.conn.client.ReadLogs(calling, &f.read)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	for i := range f.parts {
+		p := &f.parts[i]
+		if p.read < 0 {
+			continue
 		}
+		if err != nil {
+			p.code = kerr.NotLeaderForPartition.Code
+			continue
+		}
+		part := &f.read.Parts[p.read]
+		if part.Err != nil {
+			p.code = fetchCode(part.Err)
+		}
+		p.start, p.end, p.chunks = part.Start, part.End, part.Chunks
 	}
 	return nil
 }
 
-// watch asks to be woken by the next append to any partition.
-func (f *fetch) watch(ready chan<- struct{}) (cancel func()) {
-	cancels := make([]func(), 0, len(f.parts))
-	for i := range f.parts {
-		if p := &f.parts[i]; p.partition != nil {
-			cancels = append(cancels, p.partition.Watch(p.next, ready))
-		}
+// rest waits as long as a request for nothing asks for.
+func (f *fetch) rest(ctx context.Context) error {
+	timer := time.NewTimer(f.read.Wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-f.conn.drain.Done():
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	return func() {
-		for _, cancel := range cancels {
-			cancel()
-		}
-	}
+	return nil
 }
 
-// read reads on in every partition, within the limits. It reports whether the
-// request is to be answered now.
-func (f *fetch) read() (enough bool) {
-	enough = f.wait == 0
-	f.reserve(f.maxBytes)
-	defer func() {
-		if f.total == 0 {
-			f.reserve(0) // nothing is held while it waits
-		}
-	}()
-	for i := range f.parts {
-		p := &f.parts[i]
-		if p.partition != nil {
-			f.readPart(p)
-		}
-		if p.code != 0 || p.more {
-			enough = true
-		}
-	}
-	return enough || f.total >= f.minBytes
-}
-
-// reserve changes how much of the node's memory for fetch answers this one
-// holds. Where there is no more, the answer is kept small instead of waiting
-// for others, which may be slow on purpose.
-func (f *fetch) reserve(bytes int) {
+// reserve changes how much of the node's memory for fetch answers this one holds, and
+// returns how much may be read. Where there is no more, the answer is kept small instead
+// of waiting for others, which may be slow on purpose.
+func (f *fetch) reserve(bytes int) int {
 	want := int64(bytes)
 	switch {
 	case want < f.held:
@@ -201,72 +174,17 @@ func (f *fetch) reserve(bytes int) {
 	case want > f.held && f.conn.srv.fetches.TryAcquire(want-f.held):
 		f.held = want
 	case want > f.held:
-		f.maxBytes = min(f.maxBytes, smallFetch)
+		return min(bytes, smallFetch)
 	}
-}
-
-func (f *fetch) readPart(p *fetchPart) {
-	p.start, p.end = p.partition.Bounds()
-	if p.next == p.end {
-		return
-	}
-	room := min(p.maxBytes-p.bytes, f.maxBytes-f.total)
-	if room <= 0 && f.total > 0 {
-		p.more = true
-		return
-	}
-	at := len(f.data)
-	data, err := p.partition.Read(p.next, max(room, 1), f.data)
-	for err != nil && kernel.CodeOf(err) == kernel.CodeCorrupt {
-		next := p.partition.Around(p.next)
-		if next <= p.next {
-			break
-		}
-		p.next = next // it may be the end: then there is nothing yet
-		data, err = p.partition.Read(p.next, max(room, 1), f.data)
-	}
-	if err != nil {
-		p.code, p.partition = fetchCode(err), nil
-		p.chunks = nil // what was read before is not answered beside an error
-		return
-	}
-	f.data = data
-	n := len(data) - at
-	if n == 0 {
-		return
-	}
-	next, records, ok := stampRun(data[at:], f.conn.srv.cfg.Epoch)
-	if !ok || next <= p.next {
-		p.code, p.partition, p.chunks = kerr.CorruptMessage.Code, nil, nil
-		return
-	}
-	p.chunks = append(p.chunks, [2]int{at, len(data)})
-	p.next, p.bytes, p.records, f.total = next, p.bytes+n, p.records+records, f.total+n
-	p.more = p.next < p.end
-	p.end = max(p.end, p.next) // appended since Bounds: the answer must not end beyond its high watermark
-}
-
-// stampRun writes the leader epoch into each batch of a run. It returns the
-// offset that follows the run and how many records it holds.
-func stampRun(run []byte, epoch int32) (next int64, records int, ok bool) {
-	for len(run) > 0 {
-		batch, rest, err := kernel.SplitBatch(run)
-		if err != nil {
-			return 0, 0, false
-		}
-		batch.SetLeaderEpoch(epoch)
-		next, records, run = batch.LastOffset()+1, records+batch.Count(), rest
-	}
-	return next, records, true
+	return bytes
 }
 
 // count adds what is answered to the protocol's counters.
 func (f *fetch) count() {
 	records, bytes := 0, 0
-	for i := range f.parts {
-		if p := &f.parts[i]; p.code == 0 {
-			records, bytes = records+p.records, bytes+p.bytes
-		}
+	for i := range f.read.Parts {
+		p := &f.read.Parts[i]
+		records, bytes = records+p.Records, bytes+p.Bytes
 	}
 	counters := f.conn.client.Counters()
 	counters.Out.Add(uint64(records))

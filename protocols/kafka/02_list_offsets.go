@@ -1,10 +1,11 @@
 package kafka
 
 import (
-	"math"
-
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/broker"
 )
 
 // ListOffsets, versions 0-10.
@@ -37,19 +38,35 @@ func (c *conn) handleListOffsets(req *kmsg.ListOffsetsRequest, resp *kmsg.ListOf
 			named[listed{qt.Topic, qt.Partitions[i].Partition}]++
 		}
 	}
+	var asked queries
 	for _, qt := range req.Topics {
 		rt := kmsg.NewListOffsetsResponseTopic()
 		rt.Topic = qt.Topic
+		rt.Partitions = make([]kmsg.ListOffsetsResponseTopicPartition, len(qt.Partitions))
+		t, code := c.topicFor(kernel.Read, false, kernel.TopicID{}, qt.Topic)
 		for i := range qt.Partitions {
-			q := &qt.Partitions[i]
-			if named[listed{qt.Topic, q.Partition}] > 1 {
-				rt.Partitions = append(rt.Partitions, noOffset(q.Partition, kerr.InvalidRequest.Code))
+			q, rp := &qt.Partitions[i], &rt.Partitions[i]
+			*rp = noOffset(q.Partition, code)
+			if code != 0 {
 				continue
 			}
-			rt.Partitions = append(rt.Partitions, c.listOffset(req.Version, qt.Topic, q))
+			if rp.ErrorCode = c.srv.checkEpoch(q.CurrentLeaderEpoch); rp.ErrorCode != 0 {
+				continue
+			}
+			if named[listed{qt.Topic, q.Partition}] > 1 {
+				rp.ErrorCode = kerr.InvalidRequest.Code
+				continue
+			}
+			point, code := pointAt(req.Version, q.Timestamp)
+			if code != 0 || point == nowhere {
+				rp.ErrorCode = code
+				continue
+			}
+			asked.add(t, q.Partition, point, q.Timestamp, func(a *broker.LogAnswer) { c.fillOffset(rp, q, req.Version, a) })
 		}
 		resp.Topics = append(resp.Topics, rt)
 	}
+	asked.run(c)
 }
 
 // listed is a partition that a request names.
@@ -64,69 +81,60 @@ func noOffset(partition int32, code int16) kmsg.ListOffsetsResponseTopicPartitio
 	return out
 }
 
-func (c *conn) listOffset(version int16, topic string, q *kmsg.ListOffsetsRequestTopicPartition) kmsg.ListOffsetsResponseTopicPartition {
-	p, code := c.partition(topic, q.Partition, q.CurrentLeaderEpoch)
-	out := noOffset(q.Partition, code)
-	if code != 0 {
-		return out
+// fillOffset fills in an answer.
+func (c *conn) fillOffset(rp *kmsg.ListOffsetsResponseTopicPartition, q *kmsg.ListOffsetsRequestTopicPartition, version int16, a *broker.LogAnswer) {
+	if rp.ErrorCode = topicCode(a.Err); rp.ErrorCode != 0 || a.Offset < 0 {
+		return
 	}
-	out.Offset, out.Timestamp, out.ErrorCode = offsetAt(p, version, q.Timestamp)
-	if out.Offset >= 0 {
-		out.LeaderEpoch = c.srv.cfg.Epoch
-		if version == 0 && q.MaxNumOffsets > 0 {
-			out.OldStyleOffsets = []int64{out.Offset}
-		}
+	rp.Offset, rp.Timestamp, rp.LeaderEpoch = a.Offset, a.Timestamp, c.srv.cfg.Epoch()
+	if version == 0 && q.MaxNumOffsets > 0 {
+		rp.OldStyleOffsets = []int64{a.Offset}
 	}
-	return out
 }
 
-// offsetAt returns the offset that a request's timestamp means, with the
-// record's timestamp where it means a record; -1 is none.
-func offsetAt(p partition, version int16, ts int64) (offset, timestamp int64, code int16) {
-	start, end := p.Bounds()
+// nowhere is where no partition has anything.
+const nowhere = broker.LogPoint(255)
+
+// pointAt returns the point that a request's timestamp means.
+func pointAt(version int16, ts int64) (p broker.LogPoint, code int16) {
 	switch {
 	case ts == timeLatest:
-		return end, -1, 0
+		return broker.LogEnd, 0
 	case ts == timeEarliest, ts == timeEarliestLocal && version >= 8:
-		return start, -1, 0
+		return broker.LogStart, 0
 	case ts == timeMax && version >= 7:
-		return found(maxTimestamp(p))
+		return broker.LogNewest, 0
 	case ts == timeLatestTiered && version >= 9:
-		return -1, -1, 0
+		return nowhere, 0
 	case ts < 0:
-		return -1, -1, kerr.UnsupportedVersion.Code
+		return 0, kerr.UnsupportedVersion.Code
 	}
-	return found(p.TimeOffset(ts))
+	return broker.LogTime, 0
 }
 
-// found is the answer to a search: -1 where no record was found.
-func found(offset, timestamp int64, err error) (int64, int64, int16) {
-	if err != nil {
-		return -1, -1, topicCode(err)
-	}
-	if timestamp < 0 {
-		return -1, -1, 0
-	}
-	return offset, timestamp, 0
+// queries are questions for offsets that are asked together.
+type queries struct {
+	list []broker.LogQuery
+	fill []func(*broker.LogAnswer)
 }
 
-// maxTimestamp finds the first record with the highest timestamp by halving
-// the range of times, of which each answer may skip more.
-func maxTimestamp(p partition) (offset, timestamp int64, err error) {
-	offset, timestamp, err = p.TimeOffset(0)
-	if err != nil || timestamp < 0 {
-		return -1, -1, err
+// add adds a question; fill takes the answer.
+func (q *queries) add(t *kernel.Topic, partition int32, p broker.LogPoint, ts int64, fill func(*broker.LogAnswer)) {
+	q.list = append(q.list, broker.LogQuery{Topic: t.ID, Index: partition, Point: p, Time: ts})
+	q.fill = append(q.fill, fill)
+}
+
+// run asks them all.
+func (q *queries) run(c *conn) {
+	if len(q.list) == 0 {
+		return
 	}
-	for top := int64(math.MaxInt64); timestamp < top; {
-		ts := top - (top-timestamp)/2
-		switch o, t, err := p.TimeOffset(ts); {
-		case err != nil:
-			return -1, -1, err
-		case t >= ts:
-			offset, timestamp = o, t
-		default:
-			top = ts - 1
+	answers, err := c.client.LogOffsets(c.ctx, q.list)
+	for i, fill := range q.fill {
+		a := broker.LogAnswer{Offset: -1, Timestamp: -1, Err: err}
+		if err == nil {
+			a = answers[i]
 		}
+		fill(&a)
 	}
-	return offset, timestamp, nil
 }

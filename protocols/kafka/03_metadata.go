@@ -1,6 +1,8 @@
 package kafka
 
 import (
+	"fmt"
+
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -23,36 +25,39 @@ import (
 // filters, names too long) do not exist here.
 
 func (c *conn) handleMetadata(req *kmsg.MetadataRequest, resp *kmsg.MetadataResponse) {
-	brokers := c.brokers()
-	for _, one := range brokers {
+	all := c.whereabouts()
+	for _, one := range all.brokers {
 		b := kmsg.NewMetadataResponseBroker()
 		b.NodeID, b.Host, b.Port = one.id, one.host, one.port
 		resp.Brokers = append(resp.Brokers, b)
 	}
-	nodes := ids(brokers)
-	resp.ClusterID, resp.ControllerID = &c.srv.cfg.ClusterID, c.srv.cfg.NodeID
+	resp.ClusterID, resp.ControllerID = &c.srv.cfg.ClusterID, all.serving
 
 	if req.Topics == nil || req.Version == 0 && len(req.Topics) == 0 {
-		for _, t := range c.client.Topics() {
+		topics, err := c.client.Topics(c.ctx)
+		if err != nil {
+			c.end(fmt.Errorf("list of all topics: %w", err)) // there is no place for an error before version 13
+		}
+		for _, t := range topics {
 			if name, ok := visible(t); ok {
-				resp.Topics = append(resp.Topics, c.describeTopic(t, name, nodes))
+				resp.Topics = append(resp.Topics, c.describeTopic(t, name, all))
 			}
 		}
 		return
 	}
 	create := (req.Version < 4 || req.AllowAutoTopicCreation) && c.srv.auto.AutoCreateTopics
 	for i := range req.Topics {
-		resp.Topics = append(resp.Topics, c.topicMetadata(&req.Topics[i], create, nodes))
+		resp.Topics = append(resp.Topics, c.topicMetadata(&req.Topics[i], create, all))
 	}
 }
 
 // topicMetadata answers for one topic asked for by name or id.
-func (c *conn) topicMetadata(q *kmsg.MetadataRequestTopic, create bool, nodes []int32) kmsg.MetadataResponseTopic {
+func (c *conn) topicMetadata(q *kmsg.MetadataRequestTopic, create bool, all *whereabouts) kmsg.MetadataResponseTopic {
 	if q.Topic == nil {
 		t, code := c.topicByID(q.TopicID)
 		if code == 0 {
 			name, _ := visible(t)
-			return c.describeTopic(t, name, nodes)
+			return c.describeTopic(t, name, all)
 		}
 		unknown := kmsg.NewMetadataResponseTopic()
 		unknown.TopicID, unknown.ErrorCode = q.TopicID, code
@@ -67,20 +72,24 @@ func (c *conn) topicMetadata(q *kmsg.MetadataRequestTopic, create bool, nodes []
 		failed.Topic, failed.ErrorCode = q.Topic, code
 		return failed
 	}
-	return c.describeTopic(t, *q.Topic, nodes)
+	return c.describeTopic(t, *q.Topic, all)
 }
 
 // describeTopic describes t, of which all nodes have a replica, under the name that
 // the client knows.
-func (c *conn) describeTopic(t *kernel.Topic, name string, nodes []int32) kmsg.MetadataResponseTopic {
+func (c *conn) describeTopic(t *kernel.Topic, name string, all *whereabouts) kmsg.MetadataResponseTopic {
 	out := kmsg.NewMetadataResponseTopic()
 	out.Topic, out.TopicID = &name, t.ID
+	leader, epoch := all.leaders(t), c.srv.cfg.Epoch()
 	out.Partitions = make([]kmsg.MetadataResponseTopicPartition, t.Partitions)
 	for i := range out.Partitions {
 		p := &out.Partitions[i]
 		p.Default()
-		p.Partition, p.Leader, p.LeaderEpoch = int32(i), c.srv.cfg.NodeID, c.srv.cfg.Epoch
-		p.Replicas, p.ISR = nodes, nodes
+		p.Partition, p.Leader, p.LeaderEpoch = int32(i), leader(int32(i)), epoch
+		p.Replicas, p.ISR = all.ids, all.ids
+		if p.Leader < 0 {
+			p.ErrorCode = kerr.LeaderNotAvailable.Code
+		}
 	}
 	return out
 }
@@ -92,17 +101,16 @@ func (c *conn) topic(k string) (t *kernel.Topic, code int16) {
 	if !ok {
 		return nil, kerr.InvalidTopicException.Code
 	}
-	if !c.client.MayAny(broker.KindTopic, name) {
-		return nil, kerr.TopicAuthorizationFailed.Code
+	if code := c.allowedAny(broker.KindTopic, name); code != 0 {
+		return nil, code
 	}
-	t, ok = c.client.Topic(name)
-	if ok {
-		_, ok = visible(t)
+	t, err := c.client.Topic(c.ctx, name)
+	if err == nil {
+		if _, ok = visible(t); !ok {
+			return nil, kerr.UnknownTopicOrPartition.Code
+		}
 	}
-	if !ok {
-		return nil, kerr.UnknownTopicOrPartition.Code
-	}
-	return t, 0
+	return t, topicCode(err)
 }
 
 // topicByIDOrName finds the topic of a request that names topics by id (byID)
@@ -118,27 +126,36 @@ func (c *conn) topicByIDOrName(byID bool, id kernel.TopicID, k string) (t *kerne
 // it comes before whether the topic exists.
 func (c *conn) topicFor(act kernel.Act, byID bool, id kernel.TopicID, k string) (t *kernel.Topic, code int16) {
 	name, _, ok := topicName(k)
-	if !byID && ok && !c.client.May(act, broker.KindTopic, name) {
-		return nil, kerr.TopicAuthorizationFailed.Code
+	if !byID && ok {
+		if code := c.allowed(act, broker.KindTopic, name); code != 0 {
+			return nil, code
+		}
 	}
 	t, code = c.topicByIDOrName(byID, id, k)
-	if code == 0 && byID && !c.client.May(act, broker.KindTopic, t.Name) {
-		return nil, kerr.TopicAuthorizationFailed.Code
+	if code == 0 && byID {
+		code = c.allowed(act, broker.KindTopic, t.Name)
 	}
-	return t, code
+	if code != 0 {
+		return nil, code
+	}
+	return t, 0
 }
 
 // topicByID finds a topic that the user has any right to.
 func (c *conn) topicByID(id kernel.TopicID) (t *kernel.Topic, code int16) {
-	t, ok := c.client.TopicByID(id)
+	t, err := c.client.TopicByID(c.ctx, id)
+	ok := err == nil
 	if ok {
 		_, ok = visible(t)
 	}
 	switch {
+	case err != nil && kernel.CodeOf(err) != kernel.CodeNotFound:
+		return nil, topicCode(err)
 	case !ok:
 		return nil, kerr.UnknownTopicID.Code
-	case !c.client.MayAny(broker.KindTopic, t.Name):
-		return nil, kerr.TopicAuthorizationFailed.Code
+	}
+	if code := c.allowedAny(broker.KindTopic, t.Name); code != 0 {
+		return nil, code
 	}
 	return t, 0
 }

@@ -27,7 +27,7 @@ func (c *conn) handleOffsetCommit(req *kmsg.OffsetCommitRequest, resp *kmsg.Offs
 	if req.Version < 1 {
 		generation = -1
 	}
-	refused := c.groupRefused(req.Group)
+	refused := c.coordinated(req.Group)
 	if refused == 0 {
 		refused = int16(c.srv.groups.Commit(c.groupKey(req.Group), req.MemberID, value(req.InstanceID), generation))
 	}
@@ -64,7 +64,12 @@ func (c *conn) handleOffsetCommit(req *kmsg.OffsetCommitRequest, resp *kmsg.Offs
 	if len(commits) == 0 {
 		return
 	}
-	code := groupCode(c.client.CommitOffsets(c.ctx, req.Group, commits))
+	err := c.client.CommitOffsets(c.ctx, c.srv.cfg.Node, req.Group, commits)
+	code := groupCode(err)
+	if kernel.CodeOf(err) == kernel.CodeFenced {
+		code = kerr.NotCoordinator.Code
+		c.srv.views.overtaken()
+	}
 	for _, p := range stored {
 		*p = code
 	}

@@ -62,7 +62,7 @@ func (c *conn) handleOffsetFetch(req *kmsg.OffsetFetchRequest, resp *kmsg.Offset
 func (c *conn) fetchGroup(version int16, q *kmsg.OffsetFetchRequestGroup) kmsg.OffsetFetchResponseGroup {
 	out := kmsg.NewOffsetFetchResponseGroup()
 	out.Group = q.Group
-	offsets, err := c.client.Offsets(q.Group)
+	offsets, err := c.client.Offsets(c.ctx, q.Group)
 	if err != nil && kernel.CodeOf(err) != kernel.CodeNotFound {
 		out.ErrorCode = groupCode(err)
 	}

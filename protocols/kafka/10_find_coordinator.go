@@ -11,22 +11,33 @@ import (
 // v4: several keys (KIP-699)
 // v5, v6: more error codes, share groups (KIP-890, KIP-932)
 //
-// Only consumer groups have a coordinator, the node that leads. Transactions are refused
+// Only consumer groups have a coordinator, one of the nodes that take Kafka's clients, as
+// the node that serves says. Transactions are refused
 // with TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which every client takes as final
 // (librdkafka asks again after INVALID_REQUEST until it times out) and most show
 // together with the text. Key types that are not served are INVALID_REQUEST, as
 // on a broker of Kafka without share groups.
 
 func (c *conn) handleFindCoordinator(req *kmsg.FindCoordinatorRequest, resp *kmsg.FindCoordinatorResponse) {
-	here := c.self()
+	brokers := c.brokers()
 	answer := func(key string) kmsg.FindCoordinatorResponseCoordinator {
 		one := kmsg.NewFindCoordinatorResponseCoordinator()
-		one.Key, one.NodeID, one.Host, one.Port = key, here.id, here.host, here.port
+		one.Key, one.NodeID, one.Port = key, -1, -1
 		if one.ErrorCode, one.ErrorMessage = coordinates(req.CoordinatorType); one.ErrorCode == 0 {
 			one.ErrorCode = c.groupRefused(key)
 		}
 		if one.ErrorCode != 0 {
-			one.NodeID, one.Host, one.Port = -1, "", -1
+			return one
+		}
+		node, err := c.srv.views.of(c.ctx, c.groupKey(key), 0)
+		to, known := at(brokers, node)
+		switch {
+		case err != nil:
+			one.ErrorCode = groupCode(err)
+		case !known:
+			one.ErrorCode = kerr.CoordinatorNotAvailable.Code
+		default:
+			one.NodeID, one.Host, one.Port = to.id, to.host, to.port
 		}
 		return one
 	}

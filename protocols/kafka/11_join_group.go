@@ -43,7 +43,7 @@ func (c *conn) handleJoinGroup(req *kmsg.JoinGroupRequest, r *reply) {
 		q.Protocols = append(q.Protocols, group.Protocol{Name: p.Name, Metadata: bytes.Clone(p.Metadata)})
 	}
 	resp := req.ResponseKind().(*kmsg.JoinGroupResponse)
-	if resp.ErrorCode = c.groupRefused(req.Group); resp.ErrorCode != 0 {
+	if resp.ErrorCode = c.coordinated(req.Group); resp.ErrorCode != 0 {
 		resp.Generation = -1
 		r.send(resp)
 		return

@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/trivium-mq/trivium/kernel"
@@ -14,7 +13,7 @@ import (
 // v3: static members (KIP-345)
 
 func (c *conn) handleHeartbeat(req *kmsg.HeartbeatRequest, resp *kmsg.HeartbeatResponse) {
-	if resp.ErrorCode = c.groupRefused(req.Group); resp.ErrorCode != 0 {
+	if resp.ErrorCode = c.coordinated(req.Group); resp.ErrorCode != 0 {
 		return
 	}
 	resp.ErrorCode = int16(c.srv.groups.Heartbeat(c.groupKey(req.Group), req.MemberID, value(req.InstanceID), req.Generation))
@@ -22,12 +21,7 @@ func (c *conn) handleHeartbeat(req *kmsg.HeartbeatRequest, resp *kmsg.HeartbeatR
 
 // groupRefused returns the code for a group that the user may not read, 0 if he
 // may.
-func (c *conn) groupRefused(name string) int16 {
-	if c.client.May(kernel.Read, broker.KindGroup, name) {
-		return 0
-	}
-	return kerr.GroupAuthorizationFailed.Code
-}
+func (c *conn) groupRefused(name string) int16 { return c.allowed(kernel.Read, broker.KindGroup, name) }
 
 // groupKey is the key of a group of the connection's tenant.
 func (c *conn) groupKey(name string) group.Key {

@@ -10,7 +10,7 @@ import (
 // v5: reason, ignored (KIP-800)
 
 func (c *conn) handleLeaveGroup(req *kmsg.LeaveGroupRequest, resp *kmsg.LeaveGroupResponse) {
-	if resp.ErrorCode = c.groupRefused(req.Group); resp.ErrorCode != 0 {
+	if resp.ErrorCode = c.coordinated(req.Group); resp.ErrorCode != 0 {
 		return
 	}
 	key := c.groupKey(req.Group)

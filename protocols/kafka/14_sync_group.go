@@ -25,7 +25,7 @@ func (c *conn) handleSyncGroup(req *kmsg.SyncGroupRequest, r *reply) {
 		}
 	}
 	resp := req.ResponseKind().(*kmsg.SyncGroupResponse)
-	if resp.ErrorCode = c.groupRefused(req.Group); resp.ErrorCode != 0 {
+	if resp.ErrorCode = c.coordinated(req.Group); resp.ErrorCode != 0 {
 		resp.MemberAssignment = []byte{}
 		r.send(resp)
 		return

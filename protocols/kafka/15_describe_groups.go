@@ -17,10 +17,11 @@ import (
 
 func (c *conn) handleDescribeGroups(req *kmsg.DescribeGroupsRequest, resp *kmsg.DescribeGroupsResponse) {
 	var withOffsets []string
+	var err error
 	for _, name := range req.Groups {
 		out := kmsg.NewDescribeGroupsResponseGroup()
 		out.Group = name
-		if out.ErrorCode = c.groupRefused(name); out.ErrorCode != 0 {
+		if out.ErrorCode = c.coordinated(name); out.ErrorCode != 0 {
 			resp.Groups = append(resp.Groups, out)
 			continue
 		}
@@ -33,10 +34,12 @@ func (c *conn) handleDescribeGroups(req *kmsg.DescribeGroupsRequest, resp *kmsg.
 			out.Members = append(out.Members, rm)
 		}
 		if !ok {
-			if withOffsets == nil {
-				withOffsets = c.client.OffsetGroups()
+			if withOffsets == nil && err == nil {
+				withOffsets, err = c.client.OffsetGroups(c.ctx)
 			}
-			if slices.Contains(withOffsets, name) {
+			if err != nil {
+				out.ErrorCode = groupCode(err)
+			} else if slices.Contains(withOffsets, name) {
 				out.State = "Empty"
 			} else if req.Version >= 6 {
 				text := "the group does not exist"

@@ -22,7 +22,15 @@ func (c *conn) handleListGroups(req *kmsg.ListGroupsRequest, resp *kmsg.ListGrou
 	}
 	list := c.srv.groups.List(c.client.Identity().Tenant)
 	active := len(list)
-	for _, name := range c.client.OffsetGroups() {
+	withOffsets, err := c.client.OffsetGroups(c.ctx)
+	if err != nil {
+		resp.ErrorCode = groupCode(err)
+		return
+	}
+	for _, name := range withOffsets {
+		if !c.coordinates(name) {
+			continue // the node that does lists it
+		}
 		known := func(d group.Description) bool { return d.Group == name }
 		if !slices.ContainsFunc(list[:active], known) {
 			list = append(list, group.Description{Key: c.groupKey(name), State: group.Empty, ProtocolType: "consumer"})

@@ -61,8 +61,12 @@ func (c *conn) create(q *kmsg.CreateTopicsRequestTopic, validate, twice bool) (t
 	case !canonical:
 		return nil, kerr.InvalidTopicException.Code, "_x followed by two digits stands for another character"
 	}
-	if !c.client.May(kernel.Configure, broker.KindTopic, name) {
-		return nil, kerr.TopicAuthorizationFailed.Code, fmt.Sprintf("topic '%s' may not be created by this user", q.Topic)
+	switch code := c.allowed(kernel.Configure, broker.KindTopic, name); code {
+	case 0:
+	case kerr.TopicAuthorizationFailed.Code:
+		return nil, code, fmt.Sprintf("topic '%s' may not be created by this user", q.Topic)
+	default:
+		return nil, code, "no node serves now"
 	}
 	spec := broker.TopicSpec{Name: name, Retention: kernel.RetainWeek}
 	if spec.Partitions, code, text = c.partitionCount(q); code != 0 {
@@ -73,8 +77,11 @@ func (c *conn) create(q *kmsg.CreateTopicsRequestTopic, validate, twice bool) (t
 			return nil, kerr.InvalidConfig.Code, err.Error()
 		}
 	}
-	if _, exists := c.client.Topic(name); exists {
+	switch _, err := c.client.Topic(c.ctx, name); {
+	case err == nil:
 		return nil, kerr.TopicAlreadyExists.Code, fmt.Sprintf("topic '%s' already exists", q.Topic)
+	case kernel.CodeOf(err) != kernel.CodeNotFound:
+		return nil, topicCode(err), err.Error()
 	}
 	if validate {
 		return &kernel.Topic{Name: name, Partitions: spec.Partitions, Retention: spec.Retention}, 0, ""

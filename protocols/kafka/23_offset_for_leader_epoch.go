@@ -5,6 +5,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/broker"
 )
 
 // OffsetForLeaderEpoch, versions 2-4.
@@ -16,47 +17,41 @@ import (
 // shown with the present leader epoch: every epoch ends where the log ends.
 
 func (c *conn) handleOffsetForLeaderEpoch(req *kmsg.OffsetForLeaderEpochRequest, resp *kmsg.OffsetForLeaderEpochResponse) {
+	var asked queries
+	epoch := c.srv.cfg.Epoch()
 	for _, qt := range req.Topics {
 		rt := kmsg.NewOffsetForLeaderEpochResponseTopic()
 		rt.Topic = qt.Topic
-		for _, qp := range qt.Partitions {
-			rp := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
-			rp.Partition = qp.Partition
-			p, code := c.partition(qt.Topic, qp.Partition, qp.CurrentLeaderEpoch)
-			rp.ErrorCode = code
-			if code == 0 && qp.LeaderEpoch >= 0 && qp.LeaderEpoch <= c.srv.cfg.Epoch {
-				_, rp.EndOffset = p.Bounds()
-				rp.LeaderEpoch = qp.LeaderEpoch
+		rt.Partitions = make([]kmsg.OffsetForLeaderEpochResponseTopicPartition, len(qt.Partitions))
+		t, code := c.topicFor(kernel.Read, false, kernel.TopicID{}, qt.Topic)
+		for i := range qt.Partitions {
+			q, rp := &qt.Partitions[i], &rt.Partitions[i]
+			rp.Default()
+			rp.Partition, rp.ErrorCode = q.Partition, code
+			if code == 0 {
+				rp.ErrorCode = c.srv.checkEpoch(q.CurrentLeaderEpoch)
 			}
-			rt.Partitions = append(rt.Partitions, rp)
+			if rp.ErrorCode != 0 {
+				continue
+			}
+			asked.add(t, q.Partition, broker.LogEnd, 0, func(a *broker.LogAnswer) {
+				if rp.ErrorCode = topicCode(a.Err); rp.ErrorCode == 0 && q.LeaderEpoch >= 0 && q.LeaderEpoch <= epoch {
+					rp.EndOffset, rp.LeaderEpoch = a.Offset, q.LeaderEpoch
+				}
+			})
 		}
 		resp.Topics = append(resp.Topics, rt)
 	}
-}
-
-// partition opens a partition for a client that believes epoch to be its
-// leader's; -1 = it does not say.
-func (c *conn) partition(topic string, index, epoch int32) (partition, int16) {
-	t, code := c.topicFor(kernel.Read, false, kernel.TopicID{}, topic)
-	if code != 0 {
-		return nil, code
-	}
-	if code := c.srv.checkEpoch(epoch); code != 0 {
-		return nil, code
-	}
-	p, err := c.client.Partition(t, index)
-	if err != nil {
-		return nil, topicCode(err)
-	}
-	return p, 0
+	asked.run(c)
 }
 
 // checkEpoch compares a client's view of the leader epoch with ours (KIP-320).
 func (s *Server) checkEpoch(epoch int32) int16 {
+	now := s.cfg.Epoch()
 	switch {
-	case epoch > s.cfg.Epoch:
+	case epoch > now:
 		return kerr.UnknownLeaderEpoch.Code
-	case epoch >= 0 && epoch < s.cfg.Epoch:
+	case epoch >= 0 && epoch < now:
 		return kerr.FencedLeaderEpoch.Code
 	default:
 		return 0

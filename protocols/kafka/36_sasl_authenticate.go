@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/trivium-mq/trivium/kernel"
-	"github.com/trivium-mq/trivium/kernel/broker"
+	"github.com/trivium-mq/trivium/kernel/edge"
 )
 
 // SaslAuthenticate, versions 0-2.
@@ -23,9 +23,9 @@ import (
 
 // login is how far a connection has come with SASL.
 type login struct {
-	mechanism string        // agreed on, "" = none
-	bare      bool          // the exchange comes in frames without headers (SaslHandshake v0)
-	scram     *broker.Scram // nil before its first message
+	mechanism string     // agreed on, "" = none
+	bare      bool       // the exchange comes in frames without headers (SaslHandshake v0)
+	scram     edge.Scram // nil before its first message
 }
 
 func (c *conn) handleSASLAuthenticate(req *kmsg.SASLAuthenticateRequest, r *reply) {

@@ -13,15 +13,17 @@ import (
 // forgotten, and with them the group.
 
 func (c *conn) handleDeleteGroups(req *kmsg.DeleteGroupsRequest, resp *kmsg.DeleteGroupsResponse) {
-	withOffsets := c.client.OffsetGroups()
+	withOffsets, err := c.client.OffsetGroups(c.ctx)
 	for _, name := range req.Groups {
 		out := kmsg.NewDeleteGroupsResponseGroup()
 		out.Group = name
 		_, active := c.srv.groups.Describe(c.groupKey(name))
-		refused := c.groupRefused(name)
+		refused := c.coordinated(name)
 		switch {
 		case refused != 0:
 			out.ErrorCode = refused
+		case err != nil:
+			out.ErrorCode = groupCode(err)
 		case active:
 			out.ErrorCode = kerr.NonEmptyGroup.Code
 		case !slices.Contains(withOffsets, name):

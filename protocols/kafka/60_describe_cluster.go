@@ -19,8 +19,9 @@ func (c *conn) handleDescribeCluster(req *kmsg.DescribeClusterRequest, resp *kms
 		resp.ErrorCode, resp.ErrorMessage = kerr.UnsupportedEndpointType.Code, &text
 		return
 	}
-	resp.ClusterID, resp.ControllerID = c.srv.cfg.ClusterID, c.srv.cfg.NodeID
-	for _, one := range c.brokers() {
+	all := c.whereabouts()
+	resp.ClusterID, resp.ControllerID = c.srv.cfg.ClusterID, all.serving
+	for _, one := range all.brokers {
 		b := kmsg.NewDescribeClusterResponseBroker()
 		b.NodeID, b.Host, b.Port = one.id, one.host, one.port
 		resp.Brokers = append(resp.Brokers, b)

@@ -18,7 +18,8 @@ type Broker struct {
 
 // reachable is a broker with its address for one client.
 type reachable struct {
-	id int32
+	id   int32
+	node string // its Raft name
 	endpoint
 }
 
@@ -35,7 +36,7 @@ func (c *conn) brokers() []reachable {
 	out := make([]reachable, 0, len(all)+1)
 	known := false
 	for _, b := range all {
-		r := reachable{id: b.ID}
+		r := reachable{id: b.ID, node: b.Node}
 		text := b.Plain
 		if listener.Secure(c.net) {
 			text = b.Secure
@@ -53,20 +54,10 @@ func (c *conn) brokers() []reachable {
 	}
 	if !known { // its own address is not known: the client's way leads here
 		out = slices.DeleteFunc(out, func(r reachable) bool { return r.host == host && r.port == port })
-		out = append(out, reachable{here, endpoint{host, port}})
+		out = append(out, reachable{here, c.srv.cfg.Node, endpoint{host, port}})
 	}
 	slices.SortFunc(out, func(a, b reachable) int { return int(a.id) - int(b.id) })
 	return out
-}
-
-// self is this node among the brokers.
-func (c *conn) self() reachable {
-	for _, b := range c.brokers() {
-		if b.id == c.srv.cfg.NodeID {
-			return b
-		}
-	}
-	return reachable{id: c.srv.cfg.NodeID} // never: brokers has it
 }
 
 // ids are the numbers of the brokers, which all have a replica of everything.

@@ -26,6 +26,8 @@ const (
 	idleTimeout = 10 * time.Minute
 	// chunkTimeout is how long each doubling of a frame may take to arrive.
 	chunkTimeout = time.Minute
+	// patience is how long a request waits while no node serves.
+	patience = 5 * time.Second
 )
 
 // errStopping ends connections when the server stops.
@@ -42,7 +44,8 @@ type conn struct {
 	log     zerolog.Logger
 	ctx     context.Context // done when the connection ends; for all goroutines
 	end     context.CancelCauseFunc
-	drain   context.Context // done when long polls should be answered; for all
+	drain   context.Context // done when long polls should be answered, and nothing more is read; for all
+	finish  context.CancelFunc
 	frames  frameReader
 	pending chan *reply
 	waiting atomic.Int32 // requests without an answer; the writer counts down
@@ -59,13 +62,15 @@ type conn struct {
 func (s *Server) serve(nc net.Conn) {
 	ctx, end := context.WithCancelCause(s.ctx)
 	defer end(nil)
+	drain, finish := context.WithCancel(s.drain)
+	defer finish()
 	c := &conn{
-		srv: s, net: nc, ctx: ctx, end: end, drain: s.drain, pending: make(chan *reply, maxPending),
+		srv: s, net: nc, ctx: ctx, end: end, drain: drain, finish: finish, pending: make(chan *reply, maxPending),
 		log: s.cfg.Log.With().Stringer("peer", nc.RemoteAddr()).Logger(), started: time.Now(),
 	}
 	c.produce.init(c)
 	c.frames = frameReader{src: nc, arriving: func() { c.deadline(chunkTimeout) }}
-	stop := context.AfterFunc(s.drain, func() { _ = nc.SetReadDeadline(time.Unix(1, 0)) }) // wakes the reader
+	stop := context.AfterFunc(drain, func() { _ = nc.SetReadDeadline(time.Unix(1, 0)) }) // wakes the reader
 	defer stop()
 	abort := context.AfterFunc(ctx, func() { _ = nc.Close() }) // wakes reader and writer
 	defer abort()
@@ -298,6 +303,17 @@ func (c *conn) admitLarge(size int) error {
 // listings.
 const mechanismCertificate = "EXTERNAL"
 
+// leaveTime is how long what is under way may take when the connection is to be closed.
+const leaveTime = 5 * time.Second
+
+// leave closes the connection for a reason that is not the client's, when what is under
+// way is answered.
+func (c *conn) leave(reason error) {
+	c.finish()
+	late := time.AfterFunc(leaveTime, func() { c.end(reason) })
+	context.AfterFunc(c.ctx, func() { late.Stop() })
+}
+
 // login connects a peer to the broker that has authenticated by a mechanism, ""
 // = by none.
 func (c *conn) login(id kernel.Identity, mechanism string) error {
@@ -306,7 +322,7 @@ func (c *conn) login(id kernel.Identity, mechanism string) error {
 		Name:      fmt.Sprintf("%s -> %s", c.net.RemoteAddr(), c.net.LocalAddr()),
 		Mechanism: mechanism, Secure: listener.Secure(c.net),
 	}
-	client, err := c.srv.node.Connect(id, info, func(reason error) { c.end(reason) })
+	client, err := c.srv.node.Connect(c.ctx, id, info, c.leave)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}

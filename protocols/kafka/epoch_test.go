@@ -13,7 +13,7 @@ import (
 // leaderEpoch is that of the server in these tests.
 const leaderEpoch = 3
 
-func ofEpoch(cfg *Config) { cfg.Epoch = leaderEpoch }
+func ofEpoch(cfg *Config) { cfg.Epoch = func() int32 { return leaderEpoch } }
 
 func TestOffsetForLeaderEpoch(t *testing.T) {
 	addr, _ := start(t, newFake(), ofEpoch)
@@ -46,7 +46,9 @@ func TestOffsetForLeaderEpoch(t *testing.T) {
 // Whatever a producer has stamped on its batch, all answers name one epoch: a
 // consumer that saw another would take the log for truncated (KIP-320).
 func TestLeaderEpochsAgree(t *testing.T) {
-	addr, _ := start(t, newFake(), ofEpoch)
+	n := newFake()
+	n.epoch = leaderEpoch
+	addr, _ := start(t, n, ofEpoch)
 	p := dial(t, addr)
 	id := p.createTopic("t", 1)
 	batch := makeBatch("a")

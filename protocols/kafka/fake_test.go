@@ -8,9 +8,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/kernel/broker"
+	"github.com/trivium-mq/trivium/kernel/edge"
+	"github.com/trivium-mq/trivium/protocols/kafka/group"
 	"github.com/trivium-mq/trivium/storage/record"
 )
 
@@ -22,9 +25,11 @@ type fakeNode struct {
 	offsets   map[string][]broker.OffsetCommit
 	producers int64
 	counters  broker.Counters
+	epoch     int32 // that batches are read with
 	closed    bool  // no anonymous access
 	refuse    error // of every batch
 	settings  broker.Settings
+	nodes     []string      // that coordinate groups; nil = the only one
 	hold      chan struct{} // if set, publishes complete when it is closed
 	watching  chan struct{} // told of each watch
 }
@@ -44,7 +49,18 @@ func (n *fakeNode) Admit(_, user string, _ net.Addr) (kernel.Identity, error) {
 	return kernel.Identity{User: user, Tenant: "/"}, nil
 }
 
-func (n *fakeNode) BeginScram(string, string, net.Addr) (*broker.Scram, bool) { return nil, false }
+func (n *fakeNode) BeginScram(string, string, net.Addr) (edge.Scram, bool) { return nil, false }
+
+func groupKeyOf(name string) group.Key { return group.Key{Tenant: "/", Group: name} }
+
+func (n *fakeNode) Coordinators(context.Context, kernel.Protocol) ([]string, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.nodes == nil {
+		return []string{""}, nil
+	}
+	return n.nodes, nil
+}
 
 func (n *fakeNode) Anonymous(string, net.Addr) (kernel.Identity, error) {
 	if n.closed {
@@ -55,9 +71,7 @@ func (n *fakeNode) Anonymous(string, net.Addr) (kernel.Identity, error) {
 
 func (n *fakeNode) Counters(kernel.Protocol) *broker.Counters { return &n.counters }
 
-func (n *fakeNode) Settings() broker.Settings { return n.settings }
-
-func (n *fakeNode) Connect(id kernel.Identity, _ kernel.ConnectionInfo, _ func(error)) (client, error) {
+func (n *fakeNode) Connect(_ context.Context, id kernel.Identity, _ kernel.ConnectionInfo, _ func(error)) (client, error) {
 	return &fakeClient{fakeNode: n, id: id}, nil
 }
 
@@ -70,9 +84,8 @@ func (c *fakeClient) Identity() kernel.Identity  { return c.id }
 func (c *fakeClient) Counters() *broker.Counters { return &c.counters }
 func (c *fakeClient) Close()                     {}
 
-func (c *fakeClient) May(kernel.Act, string, string) bool { return true }
-func (c *fakeClient) MayAny(string, string) bool          { return true }
-func (c *fakeClient) HasTag(string) bool                  { return true }
+func (c *fakeClient) Acts(context.Context, string, string) (kernel.Acts, error) { return 7, nil }
+func (c *fakeClient) HasTag(string) bool                                        { return true }
 
 func (c *fakeClient) CreateTopic(_ context.Context, s broker.TopicSpec) (*kernel.Topic, error) {
 	c.mu.Lock()
@@ -105,23 +118,27 @@ func (c *fakeClient) DeleteTopic(_ context.Context, name string) error {
 	return nil
 }
 
-func (c *fakeClient) Topic(name string) (*kernel.Topic, bool) {
+func (c *fakeClient) Topic(_ context.Context, name string) (*kernel.Topic, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t, ok := c.topics[name]
-	return t, ok
+	if !ok {
+		return nil, kernel.Errorf(kernel.CodeNotFound, "topic", name, "no such topic")
+	}
+	return t, nil
 }
 
-func (c *fakeClient) TopicByID(id kernel.TopicID) (*kernel.Topic, bool) {
-	for _, t := range c.Topics() {
+func (c *fakeClient) TopicByID(ctx context.Context, id kernel.TopicID) (*kernel.Topic, error) {
+	list, _ := c.Topics(ctx)
+	for _, t := range list {
 		if t.ID == id {
-			return t, true
+			return t, nil
 		}
 	}
-	return nil, false
+	return nil, kernel.Errorf(kernel.CodeNotFound, "topic", id.String(), "no such topic")
 }
 
-func (c *fakeClient) Topics() []*kernel.Topic {
+func (c *fakeClient) Topics(context.Context) ([]*kernel.Topic, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var ts []*kernel.Topic
@@ -129,30 +146,115 @@ func (c *fakeClient) Topics() []*kernel.Topic {
 		ts = append(ts, t)
 	}
 	slices.SortFunc(ts, func(a, b *kernel.Topic) int { return strings.Compare(a.Name, b.Name) })
-	return ts
+	return ts, nil
 }
 
-func (c *fakeClient) log(t *kernel.Topic, index int32) (*fakeLog, error) {
+func (c *fakeClient) log(id kernel.TopicID, index int32) (*fakeLog, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	logs := c.logs[t.ID]
+	logs := c.logs[id]
 	if index < 0 || int(index) >= len(logs) {
-		return nil, kernel.Errorf(kernel.CodeNotFound, "partition", t.Name, "no such partition")
+		return nil, kernel.Errorf(kernel.CodeNotFound, "partition", id.String(), "no such partition")
 	}
 	return logs[index], nil
 }
 
-func (c *fakeClient) Partition(t *kernel.Topic, index int32) (partition, error) {
-	l, err := c.log(t, index)
-	if err != nil {
-		return nil, err
+// ReadLogs is like the kernel's, which has tests of its own.
+func (c *fakeClient) ReadLogs(ctx context.Context, r *broker.LogRead) error {
+	timer := time.NewTimer(r.Wait)
+	defer timer.Stop()
+	ready := make(chan struct{}, 1)
+	for {
+		r.MaxBytes = r.Admit(r.MaxBytes)
+		enough := false
+		for i := range r.Parts {
+			enough = c.readPart(&r.Parts[i], r) || enough
+		}
+		if enough || len(r.Data) >= r.MinBytes || r.Wait == 0 {
+			return nil
+		}
+		var cancels []func()
+		for i := range r.Parts {
+			l, _ := c.log(r.Parts[i].Topic, r.Parts[i].Index)
+			cancels = append(cancels, l.Watch(r.Parts[i].Offset, ready))
+		}
+		over := false
+		select {
+		case <-ready:
+		case <-timer.C:
+			over = true
+		case <-ctx.Done():
+			over = true
+		}
+		for _, cancel := range cancels {
+			cancel()
+		}
+		if over {
+			return nil
+		}
 	}
-	return l, nil
+}
+
+func (c *fakeClient) readPart(p *broker.LogPart, r *broker.LogRead) (enough bool) {
+	l, err := c.log(p.Topic, p.Index)
+	if err != nil {
+		p.Start, p.End, p.Err = -1, -1, err
+		return true
+	}
+	p.Start, p.End = l.Bounds()
+	at := len(r.Data)
+	room := min(p.MaxBytes-p.Bytes, r.MaxBytes-at)
+	if p.Offset == p.End || room <= 0 && at > 0 {
+		return p.Offset < p.End
+	}
+	r.Data, p.Err = l.Read(p.Offset, max(room, 1), r.Data)
+	if next := l.Around(p.Offset); kernel.CodeOf(p.Err) == kernel.CodeCorrupt && next > p.Offset {
+		p.Offset = next
+		r.Data, p.Err = l.Read(p.Offset, max(room, 1), r.Data)
+	}
+	if p.Err != nil {
+		p.Start, p.End = -1, -1
+		return true
+	}
+	for run := r.Data[at:]; len(run) > 0; {
+		batch, rest, _ := kernel.SplitBatch(run)
+		batch.SetLeaderEpoch(c.epoch)
+		p.Offset, p.Records, run = batch.LastOffset()+1, p.Records+batch.Count(), rest
+	}
+	p.Chunks, p.Bytes = append(p.Chunks, [2]int{at, len(r.Data)}), p.Bytes+len(r.Data)-at
+	return p.Offset < p.End
+}
+
+func (c *fakeClient) LogOffsets(_ context.Context, list []broker.LogQuery) ([]broker.LogAnswer, error) {
+	out := make([]broker.LogAnswer, len(list))
+	for i := range list {
+		q, a := &list[i], &out[i]
+		l, err := c.log(q.Topic, q.Index)
+		if err != nil {
+			*a = broker.LogAnswer{Offset: -1, Timestamp: -1, Err: err}
+			continue
+		}
+		start, end := l.Bounds()
+		*a = broker.LogAnswer{Offset: start, Timestamp: -1}
+		switch q.Point {
+		case broker.LogEnd:
+			a.Offset = end
+		case broker.LogTime, broker.LogNewest:
+			ts := q.Time
+			if q.Point == broker.LogNewest {
+				ts = l.newest()
+			}
+			if a.Offset, a.Timestamp, a.Err = l.TimeOffset(ts); a.Timestamp < 0 || a.Err != nil {
+				a.Offset = -1
+			}
+		}
+	}
+	return out, nil
 }
 
 func (c *fakeClient) Publisher(done kernel.Completion) publisher { return &fakePublisher{c, done} }
 
-func (c *fakeClient) CommitOffsets(_ context.Context, group string, commits []broker.OffsetCommit) error {
+func (c *fakeClient) CommitOffsets(_ context.Context, _, group string, commits []broker.OffsetCommit) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, o := range commits {
@@ -162,13 +264,13 @@ func (c *fakeClient) CommitOffsets(_ context.Context, group string, commits []br
 	return nil
 }
 
-func (c *fakeClient) Offsets(group string) ([]broker.OffsetCommit, error) {
+func (c *fakeClient) Offsets(_ context.Context, group string) ([]broker.OffsetCommit, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.offsets[group]), nil
 }
 
-func (c *fakeClient) OffsetGroups() []string {
+func (c *fakeClient) OffsetGroups(context.Context) ([]string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var names []string
@@ -176,7 +278,7 @@ func (c *fakeClient) OffsetGroups() []string {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	return names
+	return names, nil
 }
 
 func (c *fakeClient) DeleteOffsets(_ context.Context, group string) error {
@@ -199,7 +301,7 @@ type fakePublisher struct {
 }
 
 func (p *fakePublisher) ToPartition(t *kernel.Topic, index int32, batch []byte, token uint64) error {
-	l, err := p.c.log(t, index)
+	l, err := p.c.log(t.ID, index)
 	if err != nil {
 		return err
 	}
@@ -288,6 +390,22 @@ func (l *fakeLog) Around(offset int64) int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return max(offset, l.lost)
+}
+
+// newest is the highest timestamp.
+func (l *fakeLog) newest() (ts int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, b := range l.batches {
+		var it record.Iter
+		if it.Reset(b, nil) != nil {
+			continue
+		}
+		for it.Next() {
+			ts = max(ts, it.View().Timestamp)
+		}
+	}
+	return ts
 }
 
 func (l *fakeLog) TimeOffset(ts int64) (offset, timestamp int64, err error) {

@@ -78,7 +78,7 @@ func (e *fetchEncoder) part(f *fetch, p *fetchPart) {
 		e.dst = kbin.AppendInt32(e.dst, int32(n))
 	}
 	for _, at := range p.chunks {
-		e.cuts = append(e.cuts, fetchCut{at: len(e.dst), data: f.data[at[0]:at[1]]})
+		e.cuts = append(e.cuts, fetchCut{at: len(e.dst), data: f.read.Data[at[0]:at[1]]})
 	}
 	e.size += n
 	e.tags()

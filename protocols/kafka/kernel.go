@@ -4,82 +4,97 @@ import (
 	"context"
 	"net"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/kernel/broker"
+	"github.com/trivium-mq/trivium/kernel/edge"
 )
 
-// node is what the front-end needs of broker.Broker.
+// node is what the front-end needs of edge.Edge.
 type node interface {
 	Authenticate(ctx context.Context, tenant, user, password string, remote net.Addr) (kernel.Identity, error)
 	Admit(tenant, user string, remote net.Addr) (kernel.Identity, error)
-	BeginScram(mechanism, tenant string, remote net.Addr) (*broker.Scram, bool)
+	BeginScram(mechanism, tenant string, remote net.Addr) (edge.Scram, bool)
 	Anonymous(tenant string, remote net.Addr) (kernel.Identity, error)
-	Settings() broker.Settings
 	Counters(p kernel.Protocol) *broker.Counters
-	Connect(id kernel.Identity, info kernel.ConnectionInfo, end func(reason error)) (client, error)
+	Coordinators(ctx context.Context, p kernel.Protocol) ([]string, error)
+	Connect(ctx context.Context, id kernel.Identity, info kernel.ConnectionInfo, end func(reason error)) (client, error)
 }
 
-// client is what the handlers need of broker.Conn.
+// client is what the handlers need of edge.Conn.
 type client interface {
 	Identity() kernel.Identity
 	Counters() *broker.Counters
 	Close()
 
-	May(act kernel.Act, kind, name string) bool
-	MayAny(kind, name string) bool
+	Acts(ctx context.Context, kind, name string) (kernel.Acts, error)
 	HasTag(tag string) bool
 
 	AutoCreateTopic(ctx context.Context, name string) (*kernel.Topic, error)
 	CreateTopic(ctx context.Context, t broker.TopicSpec) (*kernel.Topic, error)
 	DeleteTopic(ctx context.Context, name string) error
-	Topic(name string) (*kernel.Topic, bool)
-	TopicByID(id kernel.TopicID) (*kernel.Topic, bool)
-	Topics() []*kernel.Topic
-	Partition(t *kernel.Topic, index int32) (partition, error)
+	Topic(ctx context.Context, name string) (*kernel.Topic, error)
+	TopicByID(ctx context.Context, id kernel.TopicID) (*kernel.Topic, error)
+	Topics(ctx context.Context) ([]*kernel.Topic, error)
+	ReadLogs(ctx context.Context, r *broker.LogRead) error
+	LogOffsets(ctx context.Context, list []broker.LogQuery) ([]broker.LogAnswer, error)
 	Publisher(done kernel.Completion) publisher
 
-	CommitOffsets(ctx context.Context, group string, commits []broker.OffsetCommit) error
-	Offsets(group string) ([]broker.OffsetCommit, error)
-	OffsetGroups() []string
+	CommitOffsets(ctx context.Context, coordinator, group string, commits []broker.OffsetCommit) error
+	Offsets(ctx context.Context, group string) ([]broker.OffsetCommit, error)
+	OffsetGroups(ctx context.Context) ([]string, error)
 	DeleteOffsets(ctx context.Context, group string) error
 	NewProducerID(ctx context.Context) (int64, error)
 }
 
-// partition is what the handlers need of broker.Partition.
-type partition interface {
-	Bounds() (start, end int64)
-	Read(offset int64, maxBytes int, dst []byte) ([]byte, error)
-	Around(offset int64) (next int64)
-	TimeOffset(ts int64) (offset, timestamp int64, err error)
-	Watch(offset int64, ready chan<- struct{}) (cancel func())
-}
-
-// publisher is what the handlers need of broker.Publisher.
+// publisher is what the handlers need of edge.Publisher.
 type publisher interface {
 	ToPartition(t *kernel.Topic, partition int32, batch []byte, token uint64) error
 	Close()
 }
 
-// brokerNode and brokerClient fit the broker's concrete results to the
-// interfaces above.
-type brokerNode struct{ *broker.Broker }
+// edgeNode and edgeClient fit the edge's concrete results to the interfaces above.
+type edgeNode struct{ *edge.Edge }
 
-func (n brokerNode) Connect(id kernel.Identity, info kernel.ConnectionInfo, end func(error)) (client, error) {
-	c, err := n.Broker.Connect(id, info, end)
+func (n edgeNode) Connect(ctx context.Context, id kernel.Identity, info kernel.ConnectionInfo, end func(error)) (client, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	c, err := n.ConnectWithin(ctx, id, info, end)
 	if err != nil {
 		return nil, err
 	}
-	return brokerClient{c}, nil
+	c.SetPatience(patience)
+	return edgeClient{c}, nil
 }
 
-type brokerClient struct{ *broker.Conn }
+type edgeClient struct{ *edge.Conn }
 
-func (c brokerClient) Partition(t *kernel.Topic, index int32) (partition, error) {
-	p, err := c.Conn.Partition(t, index)
-	if err != nil {
-		return nil, err
+func (c edgeClient) Publisher(done kernel.Completion) publisher { return c.Conn.Publisher(done) }
+
+// allowed returns the code for a resource with which the user may not do something, 0 if
+// he may.
+func (c *conn) allowed(act kernel.Act, kind, name string) int16 {
+	return c.allowedOne(kind, name, func(may kernel.Acts) bool { return may.Has(act) })
+}
+
+// allowedAny returns the code for a resource with which the user may do nothing at all, 0
+// if he may do something.
+func (c *conn) allowedAny(kind, name string) int16 {
+	return c.allowedOne(kind, name, func(may kernel.Acts) bool { return may != 0 })
+}
+
+func (c *conn) allowedOne(kind, name string, enough func(kernel.Acts) bool) int16 {
+	refused, code := kerr.TopicAuthorizationFailed.Code, topicCode
+	if kind == broker.KindGroup {
+		refused, code = kerr.GroupAuthorizationFailed.Code, groupCode
 	}
-	return p, nil
+	acts, err := c.client.Acts(c.ctx, kind, name)
+	switch {
+	case err != nil:
+		return code(err)
+	case !enough(acts):
+		return refused
+	}
+	return 0
 }
-
-func (c brokerClient) Publisher(done kernel.Completion) publisher { return c.Conn.Publisher(done) }

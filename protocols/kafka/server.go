@@ -7,12 +7,14 @@ import (
 	"net"
 	"runtime"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/trivium-mq/trivium/kernel/broker"
+	"github.com/trivium-mq/trivium/kernel/edge"
 	"github.com/trivium-mq/trivium/protocols/kafka/group"
 	"github.com/trivium-mq/trivium/protocols/listener"
 )
@@ -24,9 +26,18 @@ type Config struct {
 	// Brokers lists the nodes of the cluster; nil is this one alone. It is called for
 	// requests and must be quick.
 	Brokers func() []Broker
+	// Node is this node's Raft name, and Leader the id of the one that serves, which is
+	// quick; nil is this one.
+	Node   string
+	Leader func() int32
+	// Spread has clients told of all nodes as leaders of partitions, each of some: they
+	// share the work with the one that serves. Else all are that one's.
+	Spread bool
 	// Epoch is the leader epoch of all partitions (KIP-320): it rises with each change
-	// of the node that leads. Batches in fetch answers carry it too.
-	Epoch int32
+	// of the node that serves; nil is 0. Batches in fetch answers carry it too.
+	Epoch func() int32
+	// Settings say whether and how topics are made on demand; nil is as broker's.
+	Settings *broker.Settings
 	// ClusterID names the cluster in metadata.
 	ClusterID string
 	// Advertise is the HOST:PORT that clients are told to connect to; empty is
@@ -70,6 +81,15 @@ func (cfg *Config) defaults() {
 	if cfg.FetchMemory <= 0 {
 		cfg.FetchMemory = 256 << 20
 	}
+	if cfg.Leader == nil {
+		cfg.Leader = func() int32 { return cfg.NodeID }
+	}
+	if cfg.Epoch == nil {
+		cfg.Epoch = func() int32 { return 0 }
+	}
+	if cfg.Settings == nil {
+		cfg.Settings = broker.DefaultSettings()
+	}
 	cfg.RequestMemory = max(cfg.RequestMemory, maxFrame)
 }
 
@@ -81,6 +101,8 @@ type Server struct {
 	plain   endpoint        // advertised; empty = the address each client connected to
 	secure  endpoint        // the same for clients with TLS
 	groups  *group.Coordinator
+	views   coordinators
+	watch   sync.WaitGroup      // of views
 	memory  *semaphore.Weighted // bytes of large requests held
 	decoded *semaphore.Weighted // bytes of large requests being handled, decoded
 	fetches *semaphore.Weighted // bytes of fetch answers held
@@ -94,13 +116,13 @@ type Server struct {
 	finish  context.CancelFunc
 }
 
-// NewServer returns a server on b. It fails when cfg.Advertise is not an
-// address that clients could connect to.
-func NewServer(b *broker.Broker, cfg Config) (*Server, error) { return newServer(brokerNode{b}, cfg) }
+// NewServer returns a server on e. It fails when cfg.Advertise is not an address that
+// clients could connect to. Shutdown ends it.
+func NewServer(e *edge.Edge, cfg Config) (*Server, error) { return newServer(edgeNode{e}, cfg) }
 
 func newServer(n node, cfg Config) (*Server, error) {
 	cfg.defaults()
-	s := &Server{cfg: cfg, node: n, auto: n.Settings(), inflate: make(chan struct{}, runtime.GOMAXPROCS(0))}
+	s := &Server{cfg: cfg, node: n, auto: *cfg.Settings, inflate: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	var err error
 	if s.plain, err = parseAdvertise(cfg.Advertise); err != nil {
 		return nil, err
@@ -115,6 +137,8 @@ func newServer(n node, cfg Config) (*Server, error) {
 	s.ctx, s.cut = context.WithCancel(context.Background())
 	s.drain, s.finish = context.WithCancel(context.Background())
 	s.groups = group.NewCoordinator(cfg.Groups)
+	s.views.srv, s.views.stale = s, make(chan struct{}, 1)
+	s.watch.Go(func() { s.views.watch(s.drain) })
 	return s, nil
 }
 
@@ -157,6 +181,7 @@ func (s *Server) Serve(l net.Listener) error {
 // error is returned. Nothing of the server runs afterwards.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.finish()
+	s.watch.Wait()
 	s.groups.Close() // answers the members that wait in a rebalance
 	stop := context.AfterFunc(ctx, s.cut)
 	err := s.conns.Shutdown(ctx)

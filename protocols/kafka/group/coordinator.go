@@ -91,12 +91,42 @@ func (c *Coordinator) Close() {
 	close(c.stop)
 	var out []func()
 	for _, e := range c.groups {
-		e.close()
+		e.close(NotAvailable)
 		out = append(out, e.out...)
 		e.out = nil
 	}
 	c.mu.Unlock()
 	<-c.done
+	for _, reply := range out {
+		reply()
+	}
+}
+
+// Empty reports whether there are no groups.
+func (c *Coordinator) Empty() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.groups) == 0
+}
+
+// Keep forgets the groups that another node coordinates, and answers those of their members
+// that wait with NotCoordinator.
+func (c *Coordinator) Keep(ours func(Key) bool) {
+	c.mu.Lock()
+	var out []func()
+	for key, e := range c.groups {
+		if ours(key) {
+			continue
+		}
+		e.close(NotCoordinator)
+		out = append(out, e.out...)
+		c.bytes -= e.size
+		delete(c.groups, key)
+		if e.index >= 0 {
+			heap.Remove(&c.timers, e.index)
+		}
+	}
+	c.mu.Unlock()
 	for _, reply := range out {
 		reply()
 	}

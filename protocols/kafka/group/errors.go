@@ -7,6 +7,7 @@ type Error int16
 const (
 	OK                   Error = 0
 	NotAvailable         Error = 15 // COORDINATOR_NOT_AVAILABLE: stopping, or out of memory for groups
+	NotCoordinator       Error = 16 // another node coordinates the group
 	IllegalGeneration    Error = 22 // the generation is over
 	InconsistentProtocol Error = 23 // no common protocol, or another protocol type
 	InvalidGroupID       Error = 24 // empty or too long

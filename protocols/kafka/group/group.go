@@ -186,9 +186,9 @@ func (g *group) fail(m *member, err Error) {
 }
 
 // close answers everybody who waits.
-func (g *group) close() {
+func (g *group) close(why Error) {
 	for _, m := range g.members {
-		g.fail(m, NotAvailable)
+		g.fail(m, why)
 	}
 }
 

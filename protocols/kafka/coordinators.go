@@ -1,0 +1,137 @@
+package kafka
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/trivium-mq/trivium/kernel/broker"
+	"github.com/trivium-mq/trivium/protocols/kafka/group"
+)
+
+const (
+	// viewEvery is how often it is asked which nodes coordinate groups, and viewFresh how
+	// old the last answer may be that decides against a client.
+	viewEvery = time.Second
+	viewFresh = 100 * time.Millisecond
+	// viewPatience is how long such a question waits for a host.
+	viewPatience = time.Second
+)
+
+// coordinators knows which nodes coordinate groups: each group one of them. The node that
+// serves decides, and refuses what a node commits that it does not know (any more) as a
+// group's coordinator; so that two nodes may differ for a moment does no harm. Safe for
+// concurrent use.
+type coordinators struct {
+	srv *Server
+
+	mu    sync.Mutex
+	nodes []string
+	at    time.Time
+	stale chan struct{} // capacity 1: the view is to be taken anew
+}
+
+// view returns the nodes, as of not longer ago than age; when nobody serves, as they were
+// told last.
+func (k *coordinators) view(ctx context.Context, age time.Duration) ([]string, error) {
+	k.mu.Lock()
+	nodes, at := k.nodes, k.at
+	k.mu.Unlock()
+	if nodes != nil && time.Since(at) <= age {
+		return nodes, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, viewPatience)
+	defer cancel()
+	asked := time.Now()
+	now, err := k.srv.node.Coordinators(ctx, protocol)
+	if err != nil {
+		if nodes != nil {
+			return nodes, nil
+		}
+		return nil, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if asked.After(k.at) {
+		k.nodes, k.at = now, asked
+	}
+	return k.nodes, nil
+}
+
+// of returns the node that coordinates a group.
+func (k *coordinators) of(ctx context.Context, key group.Key, age time.Duration) (string, error) {
+	nodes, err := k.view(ctx, age)
+	if err != nil {
+		return "", err
+	}
+	return broker.Coordinator(nodes, key.Tenant, key.Group), nil
+}
+
+// watch has the groups end here that another node coordinates, until ctx ends.
+func (k *coordinators) watch(ctx context.Context) {
+	tick := time.NewTicker(viewEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-k.stale:
+		case <-ctx.Done():
+			return
+		}
+		if k.srv.groups.Empty() {
+			continue
+		}
+		nodes, err := k.view(ctx, 0)
+		if err != nil {
+			continue
+		}
+		k.srv.groups.Keep(func(key group.Key) bool {
+			return broker.Coordinator(nodes, key.Tenant, key.Group) == k.srv.cfg.Node
+		})
+	}
+}
+
+// overtaken has the view taken anew: the node that serves knows better.
+func (k *coordinators) overtaken() {
+	select {
+	case k.stale <- struct{}{}:
+	default:
+	}
+}
+
+// coordinated returns the code for a group that the user may not read, or that this node
+// does not coordinate; 0 for others.
+func (c *conn) coordinated(name string) int16 {
+	if code := c.groupRefused(name); code != 0 {
+		return code
+	}
+	key := c.groupKey(name)
+	for _, age := range []time.Duration{2 * viewEvery, viewFresh} {
+		node, err := c.srv.views.of(c.ctx, key, age)
+		if err != nil {
+			return groupCode(err)
+		}
+		if node == c.srv.cfg.Node {
+			return 0
+		}
+	}
+	return kerr.NotCoordinator.Code
+}
+
+// coordinates reports whether this node coordinates a group, as far as it knows.
+func (c *conn) coordinates(name string) bool {
+	node, err := c.srv.views.of(c.ctx, c.groupKey(name), 2*viewEvery)
+	return err == nil && node == c.srv.cfg.Node
+}
+
+// at returns the broker of that Raft name as the client reaches it.
+func at(list []reachable, node string) (reachable, bool) {
+	i := slices.IndexFunc(list, func(r reachable) bool { return r.node == node })
+	if i < 0 {
+		return reachable{}, false
+	}
+	return list[i], true
+}
