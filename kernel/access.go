@@ -102,6 +102,9 @@ func (s Acts) With(a Act) Acts { return s | 1<<a }
 // Has reports whether an act is in the set.
 func (s Acts) Has(a Act) bool { return s&(1<<a) != 0 }
 
+// AnyAct is the set of all acts.
+const AnyAct = Acts(1<<Configure | 1<<Write | 1<<Read)
+
 // DefaultExchangeResource is the name under which permissions know the default
 // exchange, whose own name is empty.
 const DefaultExchangeResource = "amq.default"

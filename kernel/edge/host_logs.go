@@ -10,9 +10,10 @@ import (
 // Logs is the part of a Link that is about topics as logs, and their readers. Its methods
 // are those of broker.Conn, but for what is said here.
 type Logs interface {
-	// Acts, Topic and TopicByID may be up to a second behind in what they say is there,
-	// and not in what is not: what is done with it is refused, if need be. CodeNotFound.
-	Acts(ctx context.Context, kind, name string) (kernel.Acts, error)
+	// May, Topic and TopicByID may be up to a second behind in what they say is so, and
+	// not in what is not: what is done is refused, if need be. May reports whether the
+	// user may do at least one of some acts (broker.Conn.Acts). CodeNotFound of a topic.
+	May(ctx context.Context, any kernel.Acts, kind, name string) (bool, error)
 	Topic(ctx context.Context, name string) (*kernel.Topic, error)
 	TopicByID(ctx context.Context, id kernel.TopicID) (*kernel.Topic, error)
 	Topics(ctx context.Context) ([]*kernel.Topic, error)

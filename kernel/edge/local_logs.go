@@ -11,8 +11,8 @@ func (h localHost) Coordinators(_ context.Context, p kernel.Protocol) ([]string,
 	return h.Broker.Coordinators(p), nil
 }
 
-func (l localLink) Acts(_ context.Context, kind, name string) (kernel.Acts, error) {
-	return l.Conn.Acts(kind, name), nil
+func (l localLink) May(_ context.Context, any kernel.Acts, kind, name string) (bool, error) {
+	return l.Conn.Acts(kind, name)&any != 0, nil
 }
 
 func (l localLink) Topic(_ context.Context, name string) (*kernel.Topic, error) {

@@ -19,9 +19,9 @@ func asked[T any](ctx context.Context, c *Conn, fn func(*link) (T, error)) (out 
 	return out, err
 }
 
-// Acts is Logs.Acts.
-func (c *Conn) Acts(ctx context.Context, kind, name string) (kernel.Acts, error) {
-	return asked(ctx, c, func(l *link) (kernel.Acts, error) { return l.Acts(ctx, kind, name) })
+// May is Logs.May.
+func (c *Conn) May(ctx context.Context, any kernel.Acts, kind, name string) (bool, error) {
+	return asked(ctx, c, func(l *link) (bool, error) { return l.May(ctx, any, kind, name) })
 }
 
 // Topic is Logs.Topic.
@@ -75,7 +75,7 @@ func (c *Conn) DeleteTopic(ctx context.Context, name string) error {
 }
 
 // ReadLogs is broker.Conn.ReadLogs. What is far behind the end comes from this node's
-// replica if another node serves: that the user may read it is what Acts has said.
+// replica if another node serves: that the user may read it is what May has said.
 func (c *Conn) ReadLogs(ctx context.Context, r *broker.LogRead) error {
 	return c.do(ctx, func(l *link) error {
 		if l.far() && c.e.cfg.Replica != nil && c.e.cfg.Replica.ReadReplica(r) {

@@ -149,6 +149,7 @@ func TestListing(t *testing.T) {
 		t.Errorf("%v %v", got.Remote, got.Local)
 	}
 	got.Remote, got.Local, info.Remote, info.Local = nil, nil, nil, nil
+	info.Node = "2" // which the server knows of the stream
 	if !reflect.DeepEqual(got, info) {
 		t.Errorf("%+v, want %+v", got, info)
 	}

@@ -28,38 +28,35 @@ func (h *Host) Coordinators(ctx context.Context, p kernel.Protocol) ([]string, e
 	return names, nil
 }
 
-// Acts implements edge.Logs. All acts together are remembered for a second.
-func (l *link) Acts(ctx context.Context, kind, name string) (kernel.Acts, error) {
+// May implements edge.Logs. What the user may do is remembered for a second.
+func (l *link) May(ctx context.Context, any kernel.Acts, kind, name string) (bool, error) {
 	of := recalled{m: methodActs, kind: kind, name: name}
-	if _, known := l.recall.get(of); known {
-		return allActs, nil
+	if s, known := l.recall.get(of); known && s.acts&any != 0 {
+		return true, nil
 	}
 	var acts kernel.Acts
 	err := l.call(ctx, methodActs, func(b []byte) []byte {
 		return codec.AppendString(codec.AppendString(b, kind), name)
 	}, func(r *reader) {
-		if acts = kernel.Acts(r.Byte()); acts == allActs && r.Done() == nil {
-			l.recall.put(of, nil)
+		if acts = kernel.Acts(r.Byte()); r.Done() == nil {
+			l.recall.put(of, said{acts: acts})
 		}
 	}, nil)
-	if err != nil {
-		return 0, err
-	}
-	return acts, nil
+	return acts&any != 0, err
 }
 
 // Topic implements edge.Logs. One that is there is remembered for a second.
 func (l *link) Topic(ctx context.Context, name string) (*kernel.Topic, error) {
-	if t, known := l.recall.get(recalled{m: methodTopic, name: name}); known {
-		return t, nil
+	if s, known := l.recall.get(recalled{m: methodTopic, name: name}); known {
+		return s.topic, nil
 	}
 	return l.topic(ctx, methodTopic, text(name))
 }
 
 // TopicByID implements edge.Logs. One that is there is remembered for a second.
 func (l *link) TopicByID(ctx context.Context, id kernel.TopicID) (*kernel.Topic, error) {
-	if t, known := l.recall.get(recalled{m: methodTopicByID, id: id}); known {
-		return t, nil
+	if s, known := l.recall.get(recalled{m: methodTopicByID, id: id}); known {
+		return s.topic, nil
 	}
 	return l.topic(ctx, methodTopicByID, func(b []byte) []byte { return append(b, id[:]...) })
 }

@@ -129,7 +129,7 @@ func TestMalformedAnswers(t *testing.T) {
 	for _, answer := range [][]byte{topic[:len(topic)-1], append(topic, 0)} {
 		wantCode(t, ask(answer, func(l *link) error { _, err := l.Topic(soon(t), "t"); return err }), kernel.CodeUnknown)
 	}
-	wantCode(t, ask([]byte{errNone, 7, 7}, func(l *link) error { _, err := l.Acts(soon(t), "topic", "t"); return err }), kernel.CodeUnknown)
+	wantCode(t, ask([]byte{errNone, 7, 7}, func(l *link) error { _, err := l.May(soon(t), kernel.AnyAct, "topic", "t"); return err }), kernel.CodeUnknown)
 	answers := appendLogAnswers([]byte{errNone}, make([]broker.LogAnswer, 2))
 	wantCode(t, ask(answers, func(l *link) error { _, err := l.LogOffsets(soon(t), make([]broker.LogQuery, 1)); return err }), kernel.CodeUnknown)
 }

@@ -14,9 +14,6 @@ const (
 	maxRecalled = 1024
 )
 
-// allActs are all there are: a set without one of them says no to something.
-var allActs = kernel.Acts(0).With(kernel.Configure).With(kernel.Write).With(kernel.Read)
-
 // recalled is what something is remembered by: a method, and what it was called with.
 type recalled struct {
 	m          method
@@ -27,6 +24,7 @@ type recalled struct {
 // said is what was remembered: acts, or a topic.
 type said struct {
 	topic *kernel.Topic
+	acts  kernel.Acts // what is not among them may be by now
 	until time.Time
 }
 
@@ -39,18 +37,18 @@ type recall struct {
 }
 
 // get returns what was said of something, if it is remembered.
-func (c *recall) get(of recalled) (topic *kernel.Topic, ok bool) {
+func (c *recall) get(of recalled) (s said, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s, ok := c.list[of]
+	s, ok = c.list[of]
 	if ok && time.Now().After(s.until) {
 		delete(c.list, of)
-		return nil, false
+		return said{}, false
 	}
-	return s.topic, ok
+	return s, ok
 }
 
-func (c *recall) put(of recalled, topic *kernel.Topic) {
+func (c *recall) put(of recalled, s said) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if _, known := c.list[of]; !known && len(c.list) >= maxRecalled {
@@ -59,13 +57,14 @@ func (c *recall) put(of recalled, topic *kernel.Topic) {
 	if c.list == nil {
 		c.list = make(map[recalled]said)
 	}
-	c.list[of] = said{topic, time.Now().Add(recallTime)}
+	s.until = time.Now().Add(recallTime)
+	c.list[of] = s
 }
 
 // topic remembers a topic, by its name and by its number.
 func (c *recall) topic(t *kernel.Topic) {
-	c.put(recalled{m: methodTopic, name: t.Name}, t)
-	c.put(recalled{m: methodTopicByID, id: t.ID}, t)
+	c.put(recalled{m: methodTopic, name: t.Name}, said{topic: t})
+	c.put(recalled{m: methodTopicByID, id: t.ID}, said{topic: t})
 }
 
 // forget forgets all.

@@ -18,7 +18,7 @@ func TestRecall(t *testing.T) {
 		topic := &kernel.Topic{Name: "t", ID: kernel.TopicID{1}}
 		c.topic(topic)
 		for _, of := range []recalled{{m: methodTopic, name: "t"}, {m: methodTopicByID, id: topic.ID}} {
-			if got, ok := c.get(of); !ok || got != topic {
+			if got, ok := c.get(of); !ok || got.topic != topic {
 				t.Error(of, got, ok)
 			}
 		}
@@ -61,8 +61,8 @@ func TestRecalled(t *testing.T) {
 		if _, err := c.TopicByID(ctx, kt.ID); err != nil {
 			t.Fatal(err)
 		}
-		if acts, err := c.Acts(ctx, broker.KindTopic, "log"); err != nil || acts != allActs {
-			t.Fatal(acts, err)
+		if may, err := c.May(ctx, kernel.AnyAct, broker.KindTopic, "log"); err != nil || !may {
+			t.Fatal(may, err)
 		}
 		if n := l.recall.lasting(); n != 3 {
 			t.Fatalf("%d are remembered", n)
@@ -116,9 +116,9 @@ func TestRecalled(t *testing.T) {
 	}
 }
 
-// TestActsAreAsked: rights that lack something are asked for each time, and what is refused
-// for want of them has all that is remembered asked for anew.
-func TestActsAreAsked(t *testing.T) {
+// TestRightsAreAskedFor: what a user may not do is asked for each time, and what is refused
+// has all that is remembered asked for anew.
+func TestRightsAreAskedFor(t *testing.T) {
 	b := open(t)
 	c, ctx := serve(t, b).connect(t), soon(t)
 	l := c.Link.(*link)
@@ -131,8 +131,10 @@ func TestActsAreAsked(t *testing.T) {
 	}
 	done := newStored()
 	p := c.Publisher(done)
+	var lacks kernel.Act
 	for i, do := range []func(token uint64){
 		func(token uint64) {
+			lacks = kernel.Write
 			allow("", ".*")
 			if err := p.ToPartition(kt, 0, batchOf("v"), token); err != nil {
 				t.Fatal(err)
@@ -140,6 +142,7 @@ func TestActsAreAsked(t *testing.T) {
 			wantCode(t, done.wait(t, 1)[token], kernel.CodeAccessRefused)
 		},
 		func(uint64) {
+			lacks = kernel.Read
 			allow(".*", "")
 			q := reads(kt, 0, 0)
 			if err := c.ReadLogs(ctx, q); err != nil {
@@ -149,21 +152,23 @@ func TestActsAreAsked(t *testing.T) {
 		},
 	} {
 		allow(".*", ".*")
-		if acts, err := c.Acts(ctx, broker.KindTopic, "log"); err != nil || acts != allActs {
-			t.Fatal(acts, err)
+		if may, err := c.May(ctx, kernel.AnyAct, broker.KindTopic, "log"); err != nil || !may {
+			t.Fatal(may, err)
 		}
 		l.recall.lasting()
 		do(uint64(i))
 		if n := l.recall.lasting(); n != 0 {
 			t.Errorf("%d: %d are remembered", i, n)
 		}
-		for range 2 {
-			if acts, err := c.Acts(ctx, broker.KindTopic, "log"); err != nil || acts == allActs || !acts.Has(kernel.Configure) {
-				t.Error(acts, err)
+		for _, act := range []kernel.Act{kernel.Configure, lacks, kernel.Configure, lacks} {
+			if may, err := c.May(ctx, kernel.Acts(0).With(act), broker.KindTopic, "log"); err != nil || may != (act != lacks) {
+				t.Error(act, may, err)
 			}
 		}
-		if n := l.recall.lasting(); n != 0 {
-			t.Errorf("%d: %d are remembered", i, n)
+		l.recall.lasting()
+		allow(".*", ".*") // and from then on he may
+		if may, err := c.May(ctx, kernel.Acts(0).With(lacks), broker.KindTopic, "log"); err != nil || !may {
+			t.Error(lacks, may, err)
 		}
 	}
 }

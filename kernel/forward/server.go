@@ -64,7 +64,7 @@ func (s *Server) Close() {
 // ServeClient implements cluster.ClientServer.
 func (s *Server) ServeClient(from string, stream Stream) error {
 	c := newSession(stream, &s.live)
-	c.server = s
+	c.server, c.from = s, from
 	s.mu.Lock()
 	if s.closed {
 		s.mu.Unlock()

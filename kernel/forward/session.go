@@ -31,6 +31,7 @@ var errLeft = errors.New("forward: the client has left")
 // session is a client of another node at the broker.
 type session struct {
 	server   *Server
+	from     string // Raft name of the client's node
 	token    string // of the client's connection; guarded by server.mu
 	stream   Stream
 	out      outbox
@@ -150,6 +151,9 @@ func (c *session) open(b *broker.Broker, k kind, r *reader) error {
 	}
 	if listed {
 		info.Channels = c
+	}
+	if b != nil {
+		info.Node = b.NodeName(c.from)
 	}
 	c.relinks = info.Token != ""
 	err := errGone()

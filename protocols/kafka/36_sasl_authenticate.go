@@ -20,6 +20,9 @@ import (
 // PLAIN (RFC 4616): authorization id, user, password, separated by NUL. The
 // authorization id must be empty or the user. SCRAM (RFC 5802): two requests. The
 // user may be "tenant:user".
+//
+// A login that no node can judge now ends the connection: an error would be final for
+// clients, which connect again.
 
 // login is how far a connection has come with SASL.
 type login struct {
@@ -37,6 +40,11 @@ func (c *conn) handleSASLAuthenticate(req *kmsg.SASLAuthenticateRequest, r *repl
 	}
 	mechanism := c.auth.mechanism
 	answer, err := c.sasl(req.SASLAuthBytes)
+	if unjudged(err) {
+		c.log.Debug().Err(err).Msg("kafka authentication without an outcome")
+		r.silent(true)
+		return
+	}
 	if err != nil {
 		text := fmt.Sprintf("Authentication failed with SASL mechanism %s: invalid credentials, or too many failures before", mechanism)
 		if kernel.CodeOf(err) == kernel.CodeNotFound || kernel.CodeOf(err) == kernel.CodeInvalid {
@@ -51,6 +59,18 @@ func (c *conn) handleSASLAuthenticate(req *kmsg.SASLAuthenticateRequest, r *repl
 		resp.SASLAuthBytes = []byte{}
 	}
 	r.send(resp)
+}
+
+// unjudged reports whether an error is not about who logs in.
+func unjudged(err error) bool {
+	if err == nil {
+		return false
+	}
+	switch kernel.CodeOf(err) {
+	case kernel.CodeUnavailable, kernel.CodeUnknown, kernel.CodePressure, kernel.CodeInternal:
+		return true
+	}
+	return false
 }
 
 // bareSASL takes a message that follows a SaslHandshake v0; failure is a closed

@@ -84,8 +84,10 @@ func (c *fakeClient) Identity() kernel.Identity  { return c.id }
 func (c *fakeClient) Counters() *broker.Counters { return &c.counters }
 func (c *fakeClient) Close()                     {}
 
-func (c *fakeClient) Acts(context.Context, string, string) (kernel.Acts, error) { return 7, nil }
-func (c *fakeClient) HasTag(string) bool                                        { return true }
+func (c *fakeClient) May(context.Context, kernel.Acts, string, string) (bool, error) {
+	return true, nil
+}
+func (c *fakeClient) HasTag(string) bool { return true }
 
 func (c *fakeClient) CreateTopic(_ context.Context, s broker.TopicSpec) (*kernel.Topic, error) {
 	c.mu.Lock()

@@ -28,7 +28,7 @@ type client interface {
 	Counters() *broker.Counters
 	Close()
 
-	Acts(ctx context.Context, kind, name string) (kernel.Acts, error)
+	May(ctx context.Context, any kernel.Acts, kind, name string) (bool, error)
 	HasTag(tag string) bool
 
 	AutoCreateTopic(ctx context.Context, name string) (*kernel.Topic, error)
@@ -75,25 +75,25 @@ func (c edgeClient) Publisher(done kernel.Completion) publisher { return c.Conn.
 // allowed returns the code for a resource with which the user may not do something, 0 if
 // he may.
 func (c *conn) allowed(act kernel.Act, kind, name string) int16 {
-	return c.allowedOne(kind, name, func(may kernel.Acts) bool { return may.Has(act) })
+	return c.allowedOne(kernel.Acts(0).With(act), kind, name)
 }
 
 // allowedAny returns the code for a resource with which the user may do nothing at all, 0
 // if he may do something.
 func (c *conn) allowedAny(kind, name string) int16 {
-	return c.allowedOne(kind, name, func(may kernel.Acts) bool { return may != 0 })
+	return c.allowedOne(kernel.AnyAct, kind, name)
 }
 
-func (c *conn) allowedOne(kind, name string, enough func(kernel.Acts) bool) int16 {
+func (c *conn) allowedOne(any kernel.Acts, kind, name string) int16 {
 	refused, code := kerr.TopicAuthorizationFailed.Code, topicCode
 	if kind == broker.KindGroup {
 		refused, code = kerr.GroupAuthorizationFailed.Code, groupCode
 	}
-	acts, err := c.client.Acts(c.ctx, kind, name)
+	may, err := c.client.May(c.ctx, any, kind, name)
 	switch {
 	case err != nil:
 		return code(err)
-	case !enough(acts):
+	case !may:
 		return refused
 	}
 	return 0

@@ -1,6 +1,8 @@
 package kafka
 
 import (
+	"context"
+	"errors"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -8,7 +10,10 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/trivium-mq/trivium/kernel"
 )
 
 // A peer that has not logged in has loginTimeout in all: what it drips does not
@@ -78,4 +83,49 @@ type lines struct{ n atomic.Int64 }
 func (l *lines) Write(b []byte) (int, error) {
 	l.n.Add(1)
 	return len(b), nil
+}
+
+// judgeless answers every login with one error.
+type judgeless struct {
+	*fakeNode
+	err error
+}
+
+func (n judgeless) Authenticate(context.Context, string, string, string, net.Addr) (kernel.Identity, error) {
+	return kernel.Identity{}, n.err
+}
+
+// A login that nobody can judge is not refused, which clients take to be final: the
+// connection ends.
+func TestLoginThatNobodyJudges(t *testing.T) {
+	for _, test := range []struct {
+		err   error
+		final bool
+	}{
+		{kernel.Errorf(kernel.CodeUnavailable, "", "", "no node serves now"), false},
+		{kernel.Errorf(kernel.CodeUnknown, "", "", "the node that serves has gone"), false},
+		{kernel.Errorf(kernel.CodePressure, "", "", "too much is under way"), false},
+		{errors.New("the stream has ended"), false},
+		{kernel.Errorf(kernel.CodeAccessRefused, "user", "guest", "wrong password"), true},
+		{kernel.Errorf(kernel.CodeLimit, "", "", "too many logins"), true},
+		{kernel.Errorf(kernel.CodeNotFound, "tenant", "t", "it does not exist"), true},
+	} {
+		t.Run(test.err.Error(), func(t *testing.T) {
+			addr, _ := start(t, judgeless{newFake(), test.err}, nil)
+			p := dial(t, addr)
+			handshake := kmsg.NewPtrSASLHandshakeRequest()
+			handshake.Version, handshake.Mechanism = 1, mechanismPlain
+			ask[*kmsg.SASLHandshakeResponse](p, handshake)
+			login := kmsg.NewPtrSASLAuthenticateRequest()
+			login.Version, login.SASLAuthBytes = 2, []byte("\x00guest\x00guest")
+			if test.final {
+				if code := ask[*kmsg.SASLAuthenticateResponse](p, login).ErrorCode; code != kerr.SaslAuthenticationFailed.Code {
+					t.Errorf("code %d", code)
+				}
+			} else {
+				p.send(login)
+			}
+			p.wantClosed()
+		})
+	}
 }
