@@ -2,6 +2,9 @@ package cluster
 
 import (
 	"context"
+	"fmt"
+	"maps"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +50,31 @@ func TestMistakesAtEveryNode(t *testing.T) {
 			if q, err = ch.QueueDeclarePassive(q.Name, false, false, true, false, nil); err != nil || q.Messages != 1 {
 				t.Errorf("node %d: %d messages, %v", n.ID, q.Messages, err)
 			}
+		}
+	}
+}
+
+// TestConnectionsShowTheirNode: listings name the node that holds a connection's socket,
+// whichever is asked.
+func TestConnectionsShowTheirNode(t *testing.T) {
+	c := harness.StartCluster(t, harness.ClusterConfig{Nodes: 3})
+	ports := map[int]string{}
+	for _, n := range c.Nodes {
+		conn := openAMQP(t, n, false)
+		ports[conn.conn.LocalAddr().(*net.TCPAddr).Port] = fmt.Sprint("trivium@", n.ID)
+	}
+	for _, n := range c.Nodes {
+		var rows []struct {
+			Node string `json:"node"`
+			Port int    `json:"peer_port"`
+		}
+		harness.Must(t, n.Get("/api/connections", &rows))
+		shown := map[int]string{}
+		for _, x := range rows {
+			shown[x.Port] = x.Node
+		}
+		if !maps.Equal(shown, ports) {
+			t.Errorf("node %d shows %v, want %v", n.ID, shown, ports)
 		}
 	}
 }

@@ -75,6 +75,9 @@ func (n *Node) ask(method, path string, body []byte, out any) error {
 	return json.Unmarshal(b, out)
 }
 
+// Get asks the node's HTTP API.
+func (n *Node) Get(path string, out any) error { return n.ask(http.MethodGet, path, nil, out) }
+
 // Status asks a node.
 func (n *Node) Status() (s Status, err error) {
 	err = n.ask(http.MethodGet, "/api/cluster", nil, &s)
