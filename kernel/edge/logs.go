@@ -7,6 +7,13 @@ import (
 	"github.com/trivium-mq/trivium/kernel/broker"
 )
 
+// Await waits for a host: CodeUnavailable. ctx, the end of the connection and its patience
+// bound it.
+func (c *Conn) Await(ctx context.Context) error {
+	_, err := c.linked(ctx)
+	return err
+}
+
 // Identity is whose connection it is.
 func (c *Conn) Identity() kernel.Identity { return c.id }
 
@@ -127,7 +134,7 @@ func (p *publisher) ToPartition(t *kernel.Topic, partition int32, batch []byte, 
 	defer p.mu.Unlock()
 	in := p.bind()
 	if in == nil {
-		return errUnlinked
+		return ErrUnlinked
 	}
 	return p.judge(in.ToPartition(t, partition, batch, token))
 }

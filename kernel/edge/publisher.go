@@ -76,8 +76,8 @@ func (unheard) Flush() {}
 // errLost ends a connection whose publishes may be lost.
 var errLost = kernel.Errorf(kernel.CodeUnknown, "", "", "messages that were published without confirms may be lost: the node that served has gone")
 
-// errUnlinked refuses a publish while nobody serves.
-var errUnlinked = &kernel.Error{Code: kernel.CodePressure, Detail: "no node serves now"}
+// ErrUnlinked refuses a publish while nobody serves: nothing was done.
+var ErrUnlinked = &kernel.Error{Code: kernel.CodePressure, Detail: "no node serves now"}
 
 // ToExchange is broker.Publisher.ToExchange.
 func (p *publisher) ToExchange(exchange, key string, r *kernel.Record, opt kernel.PublishOptions, token uint64) (int, error) {
@@ -97,7 +97,7 @@ func (p *publisher) keyed(publish func(Publisher, string, string, *kernel.Record
 	defer p.mu.Unlock()
 	in := p.bind()
 	if in == nil {
-		return 0, errUnlinked
+		return 0, ErrUnlinked
 	}
 	matched, err := publish(in, exchange, key, r, opt, token)
 	return matched, p.judge(err)
@@ -119,7 +119,7 @@ func (p *publisher) bind() Publisher {
 // p.mu is held.
 func (p *publisher) judge(err error) error {
 	if err != nil && kernel.CodeOf(err) == kernel.CodeUnavailable && p.c.left(p.c.stop, p.on) {
-		return errUnlinked
+		return ErrUnlinked
 	}
 	return err
 }

@@ -22,7 +22,7 @@ func (p *publisher) named(publish func(Publisher, string, *kernel.Record, uint64
 	defer p.mu.Unlock()
 	in := p.bind()
 	if in == nil {
-		return 0, errUnlinked
+		return 0, ErrUnlinked
 	}
 	if p.ident == (kernel.DedupID{}) {
 		matched, err = publish(in, name, r, token)
@@ -49,7 +49,7 @@ func (p *publisher) once(s Session, publish func(SessionPublisher, Session) (int
 	defer p.mu.Unlock()
 	in := p.bind()
 	if in == nil {
-		return 0, errUnlinked
+		return 0, ErrUnlinked
 	}
 	at := own.at(p.on)
 	if at == nil {
@@ -69,7 +69,7 @@ func (p *publisher) once(s Session, publish func(SessionPublisher, Session) (int
 // passedBy turns errMoved into the refusal of a publish while nobody serves.
 func passedBy(err error) error {
 	if again(err) {
-		return errUnlinked
+		return ErrUnlinked
 	}
 	return err
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	saslplain "github.com/twmb/franz-go/pkg/sasl/plain"
+
+	"github.com/trivium-mq/trivium/kernel/broker"
 )
 
 // These tests talk through franz-go to handlers on a kernel in memory.
@@ -157,7 +159,8 @@ func until(ctx context.Context, t *testing.T, what string, ok func() bool) {
 }
 
 func TestClientAdmin(t *testing.T) {
-	addr, _ := start(t, newFake(), nil)
+	// What the client asks for in passing must not make the topic anew.
+	addr, _ := start(t, newFake(), func(cfg *Config) { cfg.Settings = &broker.Settings{AutoCreatePartitions: 1} })
 	ctx := testContext(t)
 	cl := kgoClient(t, addr)
 	admin := kadm.NewClient(cl)

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/trivium-mq/trivium/kernel/edge"
 	"github.com/trivium-mq/trivium/storage/record"
 )
 
@@ -292,4 +293,38 @@ func TestShutdownEndsLongPolls(t *testing.T) {
 	p.receive(correlation, resp)
 	p.wantClosed()
 	other.wantClosed()
+}
+
+// TestProduceWaitsForAHost: while nobody serves a producer is held up, and what it has sent
+// is stored in the order in which it has.
+func TestProduceWaitsForAHost(t *testing.T) {
+	n := newFake()
+	addr, s := start(t, n, nil)
+	p := dial(t, addr)
+	p.createTopic("t", 1)
+	n.mu.Lock()
+	n.refuse, n.serves = edge.ErrUnlinked, make(chan struct{})
+	n.mu.Unlock()
+	var sent []int32
+	for _, v := range []string{"a", "b", "c"} {
+		sent = append(sent, p.send(produceRequest(9, "t", [16]byte{}, -1, makeBatch(v))))
+	}
+	close(n.serves)
+	for i, correlation := range sent {
+		resp := kmsg.NewPtrProduceResponse()
+		resp.Version = 9
+		p.receive(correlation, resp)
+		if got := resp.Topics[0].Partitions[0]; got.ErrorCode != 0 || got.BaseOffset != int64(i) {
+			t.Errorf("%d: %+v", i, got)
+		}
+	}
+	s.patience = time.Millisecond
+	n.mu.Lock()
+	n.refuse, n.serves = edge.ErrUnlinked, make(chan struct{})
+	n.mu.Unlock()
+	for range 2 {
+		if got := p.produce("t", makeBatch("d")); got.ErrorCode != kerr.KafkaStorageError.Code {
+			t.Errorf("nobody comes: %+v", got)
+		}
+	}
 }

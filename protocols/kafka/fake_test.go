@@ -32,6 +32,7 @@ type fakeNode struct {
 	nodes     []string      // that coordinate groups; nil = the only one
 	hold      chan struct{} // if set, publishes complete when it is closed
 	watching  chan struct{} // told of each watch
+	serves    chan struct{} // if set, who waits for a host does so until it is closed
 }
 
 func newFake() *fakeNode {
@@ -83,6 +84,21 @@ type fakeClient struct {
 func (c *fakeClient) Identity() kernel.Identity  { return c.id }
 func (c *fakeClient) Counters() *broker.Counters { return &c.counters }
 func (c *fakeClient) Close()                     {}
+
+func (c *fakeClient) Await(ctx context.Context) error {
+	if c.serves == nil {
+		return nil
+	}
+	select {
+	case <-c.serves:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.refuse = nil
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
 
 func (c *fakeClient) May(context.Context, kernel.Acts, string, string) (bool, error) {
 	return true, nil
@@ -307,8 +323,11 @@ func (p *fakePublisher) ToPartition(t *kernel.Topic, index int32, batch []byte, 
 	if err != nil {
 		return err
 	}
-	if p.c.refuse != nil {
-		return p.c.refuse
+	p.c.mu.Lock()
+	refuse := p.c.refuse
+	p.c.mu.Unlock()
+	if refuse != nil {
+		return refuse
 	}
 	batch = bytes.Clone(batch)
 	finish := func() {

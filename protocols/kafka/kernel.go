@@ -26,6 +26,7 @@ type node interface {
 type client interface {
 	Identity() kernel.Identity
 	Counters() *broker.Counters
+	Await(ctx context.Context) error
 	Close()
 
 	May(ctx context.Context, any kernel.Acts, kind, name string) (bool, error)

@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/edge"
 )
 
 // producer is a connection's publishing side: it matches the kernel's
@@ -18,6 +19,9 @@ import (
 type producer struct {
 	conn *conn
 	to   publisher // used by the reader only
+	// held is when publishes began to be held up because nobody serves, zero = they are
+	// not; the reader's.
+	held time.Time
 
 	mu    sync.Mutex
 	slots []produceSlot // indexed by the publish's token
@@ -72,10 +76,32 @@ func (p *producer) begin(req *kmsg.ProduceRequest, r *reply) *produceCall {
 func (p *producer) append(call *produceCall, part *kmsg.ProduceResponseTopicPartition, t *kernel.Topic, q *kmsg.ProduceRequestTopicPartition) {
 	token := p.take(produceSlot{call: call, part: part, records: kernel.Batch(q.Records).Count(), bytes: len(q.Records)})
 	call.left.Add(1)
-	if err := p.to.ToPartition(t, q.Partition, q.Records, token); err != nil {
+	if err := p.publish(t, q, token); err != nil {
 		p.give(token)
 		call.failed(part, produceCode(err), err)
 		call.release(1)
+	}
+}
+
+// publish publishes a batch. While nobody serves it waits, and so does all that the
+// connection sends after it: what was sent before is stored before. Not for longer than
+// patience in all.
+func (p *producer) publish(t *kernel.Topic, q *kmsg.ProduceRequestTopicPartition, token uint64) error {
+	for {
+		err := p.to.ToPartition(t, q.Partition, q.Records, token)
+		if err != error(edge.ErrUnlinked) {
+			p.held = time.Time{}
+			return err
+		}
+		if p.held.IsZero() {
+			p.held = time.Now()
+		}
+		ctx, cancel := context.WithDeadline(p.conn.ctx, p.held.Add(p.conn.srv.patience))
+		wait := p.conn.client.Await(ctx)
+		cancel()
+		if wait != nil {
+			return err
+		}
 	}
 }
 
