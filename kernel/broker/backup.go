@@ -71,7 +71,7 @@ func (n *Node) Backup(ctx context.Context, order kernel.BackupOrder) (kernel.Bac
 		return b.report, err
 	}
 	n.log.Info().Str("to", order.Dir).Int("files", b.report.Files).Int64("bytes", b.report.Bytes).Int64("linked", b.report.Linked).
-		Dur("took", b.report.Took).Strs("damaged", b.report.Damaged).Msg("the backup is complete")
+		Stringer("took", b.report.Took).Strs("damaged", b.report.Damaged).Msg("the backup is complete")
 	return b.report, nil
 }
 
