@@ -98,9 +98,11 @@ func (c *conn) sasl(msg []byte) (answer []byte, err error) {
 	defer cancel()
 	defer context.AfterFunc(c.drain, cancel)()
 	id, done := kernel.Identity{}, true
-	if c.auth.mechanism == mechanismPlain {
+	switch err = c.judged(ctx); {
+	case err != nil:
+	case c.auth.mechanism == mechanismPlain:
 		id, err = c.plain(ctx, msg)
-	} else {
+	default:
 		answer, done, err = c.scram(ctx, msg)
 		if done {
 			id = c.auth.scram.Identity()

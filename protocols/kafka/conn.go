@@ -272,12 +272,11 @@ func (c *conn) admit(key int16) error {
 		return fmt.Errorf("%w: %s in the midst of a SASL exchange", errFrame, apiName(key))
 	}
 	var id kernel.Identity
-	var err error
-	how := ""
-	if user, ok := listener.PeerUser(c.net); ok {
+	how, err := "", c.judged(c.ctx)
+	if user, ok := listener.PeerUser(c.net); err == nil && ok {
 		how = mechanismCertificate
 		id, err = c.srv.node.Admit("", user, c.net.RemoteAddr())
-	} else {
+	} else if err == nil {
 		id, err = c.srv.node.Anonymous("", c.net.RemoteAddr())
 	}
 	if err == nil {
@@ -288,6 +287,14 @@ func (c *conn) admit(key int16) error {
 		return fmt.Errorf("access without SASL: %w", err)
 	}
 	return nil
+}
+
+// judged waits for a node that serves, who can say who may log in; no longer than any
+// request does.
+func (c *conn) judged(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.srv.patience)
+	defer cancel()
+	return c.srv.node.Await(ctx)
 }
 
 // admitLarge lets a peer send a large request before it has said who it is,

@@ -39,6 +39,8 @@ func newFake() *fakeNode {
 	return &fakeNode{settings: *broker.DefaultSettings(), watching: make(chan struct{}, 100), topics: map[string]*kernel.Topic{}, logs: map[kernel.TopicID][]*fakeLog{}, offsets: map[string][]broker.OffsetCommit{}}
 }
 
+func (n *fakeNode) Await(context.Context) error { return nil }
+
 func (n *fakeNode) Authenticate(_ context.Context, _, user, password string, _ net.Addr) (kernel.Identity, error) {
 	if user != "guest" || password != "guest" {
 		return kernel.Identity{}, kernel.Errorf(kernel.CodeAccessRefused, "user", user, "wrong password")

@@ -13,6 +13,8 @@ import (
 
 // node is what the front-end needs of edge.Edge.
 type node interface {
+	// Await waits until somebody serves.
+	Await(ctx context.Context) error
 	Authenticate(ctx context.Context, tenant, user, password string, remote net.Addr) (kernel.Identity, error)
 	Admit(tenant, user string, remote net.Addr) (kernel.Identity, error)
 	BeginScram(mechanism, tenant string, remote net.Addr) (edge.Scram, bool)

@@ -129,3 +129,46 @@ func TestLoginThatNobodyJudges(t *testing.T) {
 		})
 	}
 }
+
+// hostless is a node that finds nobody who serves.
+type hostless struct{ *fakeNode }
+
+func (hostless) Await(ctx context.Context) error {
+	<-ctx.Done()
+	return kernel.Errorf(kernel.CodeUnavailable, "", "", "no node serves now")
+}
+
+// While nobody serves a login waits, as any request does, and then the connection ends
+// without a word.
+func TestLoginWaitsForAHost(t *testing.T) {
+	handshake, login := kmsg.NewPtrSASLHandshakeRequest(), kmsg.NewPtrSASLAuthenticateRequest()
+	handshake.Version, handshake.Mechanism, login.Version = 1, "SCRAM-SHA-256", 2
+	for name, last := range map[string]kmsg.Request{"SASL": login, "no SASL": kmsg.NewPtrMetadataRequest()} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, err := newServer(hostless{newFake()}, Config{Log: zerolog.Nop()})
+				if err != nil {
+					t.Fatal(err)
+				}
+				near, far := net.Pipe()
+				go s.serve(far)
+				p := &peer{t: t, nc: near}
+				if last == login {
+					ask[*kmsg.SASLHandshakeResponse](p, handshake)
+				}
+				begun := time.Now()
+				p.send(last)
+				if n, err := near.Read(make([]byte, 1)); n > 0 || err == nil {
+					t.Error("there was an answer")
+				}
+				if took := time.Since(begun); took != patience {
+					t.Errorf("closed after %v, want %v", took, patience)
+				}
+				_ = near.Close()
+				if err := s.Shutdown(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
