@@ -33,9 +33,11 @@ type Conn struct {
 	stop   context.Context        // ends with end, or when Close begins
 	cancel context.CancelFunc
 	wait   time.Duration // with a call, for a host
+	shared bool          // it counts from the loss of the host, see SetPatience
 
 	mu         sync.Mutex
 	changed    chan struct{} // closed and replaced when now does
+	lost       time.Time     // when now became nil
 	closed     bool
 	members    map[*member]struct{}
 	links      uint64 // that were made
@@ -168,7 +170,9 @@ func (c *Conn) install(l *link) {
 
 // turnLocked changes the link in use. c.mu is held.
 func (c *Conn) turnLocked(l *link) {
-	c.now.Store(l)
+	if c.now.Store(l); l == nil {
+		c.lost = time.Now()
+	}
 	close(c.changed)
 	c.changed = make(chan struct{})
 }
@@ -304,16 +308,26 @@ func (c *Conn) Close() {
 	}
 }
 
-// SetPatience sets how long a call waits for a host, in the place of the edge's patience.
-// Before the first call.
-func (c *Conn) SetPatience(d time.Duration) { c.wait = d }
+// SetPatience sets how long calls wait for a host, in the place of the edge's patience: all
+// those that come after the loss of one together. Before the first call.
+func (c *Conn) SetPatience(d time.Duration) { c.wait, c.shared = d, true }
+
+// patience is how long a call that begins now waits for a host. c.mu is held.
+func (c *Conn) patience() time.Duration {
+	if c.shared {
+		return c.wait - time.Since(c.lost)
+	}
+	return c.wait
+}
 
 // linked waits for a link. ctx, the end of the connection and its patience bound it.
 func (c *Conn) linked(ctx context.Context) (*link, error) {
 	if l := c.now.Load(); l != nil {
 		return l, nil
 	}
-	timer := time.NewTimer(c.wait)
+	c.mu.Lock()
+	timer := time.NewTimer(c.patience())
+	c.mu.Unlock()
 	defer timer.Stop()
 	for {
 		c.mu.Lock()

@@ -17,6 +17,9 @@ const (
 	// old the last answer may be that decides against a client.
 	viewEvery = time.Second
 	viewFresh = 100 * time.Millisecond
+	// viewLost is how long nobody may tell before this node coordinates nothing any more:
+	// another one may, whom clients do not see while they hear from this one.
+	viewLost = 10 * time.Second
 	// viewPatience is how long such a question waits for a host.
 	viewPatience = time.Second
 )
@@ -35,7 +38,7 @@ type coordinators struct {
 }
 
 // view returns the nodes, as of not longer ago than age; when nobody serves, as they were
-// told last.
+// told last, for a while.
 func (k *coordinators) view(ctx context.Context, age time.Duration) ([]string, error) {
 	k.mu.Lock()
 	nodes, at := k.nodes, k.at
@@ -48,7 +51,7 @@ func (k *coordinators) view(ctx context.Context, age time.Duration) ([]string, e
 	asked := time.Now()
 	now, err := k.srv.node.Coordinators(ctx, protocol)
 	if err != nil {
-		if nodes != nil {
+		if nodes != nil && time.Since(at) <= viewLost {
 			return nodes, nil
 		}
 		return nil, err
@@ -85,11 +88,8 @@ func (k *coordinators) watch(ctx context.Context) {
 			continue
 		}
 		nodes, err := k.view(ctx, 0)
-		if err != nil {
-			continue
-		}
 		k.srv.groups.Keep(func(key group.Key) bool {
-			return broker.Coordinator(nodes, key.Tenant, key.Group) == k.srv.cfg.Node
+			return err == nil && broker.Coordinator(nodes, key.Tenant, key.Group) == k.srv.cfg.Node
 		})
 	}
 }

@@ -299,7 +299,7 @@ func TestShutdownEndsLongPolls(t *testing.T) {
 // is stored in the order in which it has.
 func TestProduceWaitsForAHost(t *testing.T) {
 	n := newFake()
-	addr, s := start(t, n, nil)
+	addr, _ := start(t, n, nil)
 	p := dial(t, addr)
 	p.createTopic("t", 1)
 	n.mu.Lock()
@@ -318,7 +318,7 @@ func TestProduceWaitsForAHost(t *testing.T) {
 			t.Errorf("%d: %+v", i, got)
 		}
 	}
-	s.patience = time.Millisecond
+	n.nobody.Store(true)
 	n.mu.Lock()
 	n.refuse, n.serves = edge.ErrUnlinked, make(chan struct{})
 	n.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
@@ -32,6 +33,7 @@ type fakeNode struct {
 	nodes     []string      // that coordinate groups; nil = the only one
 	hold      chan struct{} // if set, publishes complete when it is closed
 	watching  chan struct{} // told of each watch
+	nobody    atomic.Bool   // nobody will serve
 	serves    chan struct{} // if set, who waits for a host does so until it is closed
 }
 
@@ -90,6 +92,9 @@ func (c *fakeClient) Close()                     {}
 func (c *fakeClient) Await(ctx context.Context) error {
 	if c.serves == nil {
 		return nil
+	}
+	if c.nobody.Load() {
+		return kernel.Errorf(kernel.CodeUnavailable, "", "", "nobody serves")
 	}
 	select {
 	case <-c.serves:

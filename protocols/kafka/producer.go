@@ -19,9 +19,6 @@ import (
 type producer struct {
 	conn *conn
 	to   publisher // used by the reader only
-	// held is when publishes began to be held up because nobody serves, zero = they are
-	// not; the reader's.
-	held time.Time
 
 	mu    sync.Mutex
 	slots []produceSlot // indexed by the publish's token
@@ -84,22 +81,11 @@ func (p *producer) append(call *produceCall, part *kmsg.ProduceResponseTopicPart
 }
 
 // publish publishes a batch. While nobody serves it waits, and so does all that the
-// connection sends after it: what was sent before is stored before. Not for longer than
-// patience in all.
+// connection sends after it: what was sent before is stored before.
 func (p *producer) publish(t *kernel.Topic, q *kmsg.ProduceRequestTopicPartition, token uint64) error {
 	for {
 		err := p.to.ToPartition(t, q.Partition, q.Records, token)
-		if err != error(edge.ErrUnlinked) {
-			p.held = time.Time{}
-			return err
-		}
-		if p.held.IsZero() {
-			p.held = time.Now()
-		}
-		ctx, cancel := context.WithDeadline(p.conn.ctx, p.held.Add(p.conn.srv.patience))
-		wait := p.conn.client.Await(ctx)
-		cancel()
-		if wait != nil {
+		if err != error(edge.ErrUnlinked) || p.conn.client.Await(p.conn.ctx) != nil {
 			return err
 		}
 	}

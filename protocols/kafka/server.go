@@ -97,7 +97,7 @@ func (cfg *Config) defaults() {
 type Server struct {
 	cfg  Config
 	node node
-	// patience is how long a producer is held up while no node serves.
+	// patience is how long a login waits while no node serves.
 	patience time.Duration
 	auto     broker.Settings // whether and how topics are made on demand
 	plain    endpoint        // advertised; empty = the address each client connected to
