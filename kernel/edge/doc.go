@@ -8,6 +8,10 @@
 // again nor loses an acknowledgement: what it holds is held at the next host before that
 // hands out more, and what was under way there and has not happened is done again.
 //
+// Readers of logs hold nothing at the host: each call says what it wants, and is made again
+// at the next one if need be. What lies far behind the end of a log is read from the replica
+// of the edge's own node.
+//
 // What is lost with a host is what only that had: messages of memory-only queues, and
 // who held what. Records that were held are handed out again, marked as redelivered;
 // settlements of those that somebody else has got by then are refused, silently.
