@@ -328,3 +328,27 @@ func TestProduceWaitsForAHost(t *testing.T) {
 		}
 	}
 }
+
+// TestNothingBehindAnUnknownOutcome: when it is not known what has become of a batch, none
+// that the connection has sent after it is stored, and the connection ends.
+func TestNothingBehindAnUnknownOutcome(t *testing.T) {
+	n := newFake()
+	addr, _ := start(t, n, nil)
+	p := dial(t, addr)
+	id := p.createTopic("t", 2)
+	n.unknown = true
+	req := produceRequest(9, "t", id, -1, makeBatch("a"))
+	next := kmsg.NewProduceRequestTopicPartition()
+	next.Partition, next.Records = 1, makeBatch("b")
+	req.Topics[0].Partitions = append(req.Topics[0].Partitions, next)
+	got := ask[*kmsg.ProduceResponse](p, req).Topics[0].Partitions
+	if got[0].ErrorCode != kerr.NotEnoughReplicasAfterAppend.Code || got[1].ErrorCode != kerr.NotLeaderForPartition.Code {
+		t.Errorf("%+v", got)
+	}
+	p.wantClosed()
+	for i, log := range n.logs[id] {
+		if _, end := log.Bounds(); end != 0 {
+			t.Errorf("partition %d has %d records", i, end)
+		}
+	}
+}

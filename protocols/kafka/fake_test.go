@@ -34,6 +34,7 @@ type fakeNode struct {
 	hold      chan struct{} // if set, publishes complete when it is closed
 	watching  chan struct{} // told of each watch
 	nobody    atomic.Bool   // nobody will serve
+	unknown   bool          // nobody knows what becomes of a batch
 	serves    chan struct{} // if set, who waits for a host does so until it is closed
 }
 
@@ -337,6 +338,11 @@ func (p *fakePublisher) ToPartition(t *kernel.Topic, index int32, batch []byte, 
 		return refuse
 	}
 	batch = bytes.Clone(batch)
+	if p.c.unknown {
+		p.done.Completed(token, kernel.Result{Offset: -1, Err: kernel.Errorf(kernel.CodeUnknown, "", "", "lost")})
+		p.done.Flush()
+		return nil
+	}
 	finish := func() {
 		p.done.Completed(token, kernel.Result{Offset: l.append(batch)})
 		p.done.Flush()

@@ -19,6 +19,10 @@ import (
 type producer struct {
 	conn *conn
 	to   publisher // used by the reader only
+	// broken: it is not known what became of a batch, so that nothing more is stored of
+	// this connection. What came after it would be a gap in the producer's sequence, or
+	// overtake it.
+	broken atomic.Bool
 
 	mu    sync.Mutex
 	slots []produceSlot // indexed by the publish's token
@@ -81,19 +85,29 @@ func (p *producer) append(call *produceCall, part *kmsg.ProduceResponseTopicPart
 }
 
 // publish publishes a batch. While nobody serves it waits, and so does all that the
-// connection sends after it: what was sent before is stored before.
+// connection sends after it: what was sent before is stored before. Once the outcome of one
+// is unknown nothing more is: the connection ends, as it would with a broker that has died,
+// and the client sends all of that again, in order.
 func (p *producer) publish(t *kernel.Topic, q *kmsg.ProduceRequestTopicPartition, token uint64) error {
-	for {
+	for !p.broken.Load() {
 		err := p.to.ToPartition(t, q.Partition, q.Records, token)
-		if err != error(edge.ErrUnlinked) || p.conn.client.Await(p.conn.ctx) != nil {
+		if err != error(edge.ErrUnlinked) || p.conn.client.Await(p.conn.drain) != nil {
 			return err
 		}
 	}
+	return errBehind
 }
+
+// errBehind refuses what comes behind a batch whose outcome is not known.
+var errBehind = kernel.Errorf(kernel.CodeUnavailable, "", "", "it is not known what became of a batch before this one: the connection ends")
 
 // Completed takes the outcome of one batch. It implements kernel.Completion.
 func (p *producer) Completed(token uint64, res kernel.Result) {
 	s := p.give(token)
+	if kernel.CodeOf(res.Err) == kernel.CodeUnknown && res.Err != nil {
+		p.broken.Store(true)
+		p.conn.finish()
+	}
 	if res.Err != nil {
 		s.call.failed(s.part, produceCode(res.Err), res.Err)
 	} else {
