@@ -32,6 +32,7 @@ type kafkaNodes struct {
 
 func startKafkaNodes(t *testing.T, config harness.ClusterConfig) *kafkaNodes {
 	t.Helper()
+	config.Args = append(config.Args, "--kafka-leaders", "spread") // the longer way
 	k := &kafkaNodes{t: t, c: harness.StartCluster(t, config)}
 	ctx, cancel := context.WithTimeout(context.Background(), 4*healed)
 	t.Cleanup(cancel)

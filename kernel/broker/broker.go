@@ -49,6 +49,7 @@ type Broker struct {
 	relinks  time.Duration // the same with those of a facade before; 0 = there are none
 	backlogs backlogs
 	expiry   expirer
+	offices  offices
 	dead     dead
 
 	ctx    context.Context // ends with the leadership, or when Close begins to close the layers

@@ -9,10 +9,9 @@ import (
 	"github.com/trivium-mq/trivium/kernel"
 )
 
-// Coordinators are the Raft names of the nodes that coordinate groups of readers of a
-// protocol, in order: all that are reached and take its clients, as the node that serves
-// sees it, and at least that one.
-func (b *Broker) Coordinators(p kernel.Protocol) []string {
+// coordinators are the Raft names of the nodes that are to coordinate groups of readers of
+// a protocol, in order.
+func (b *Broker) coordinators(p kernel.Protocol) []string {
 	self := b.node.ID()
 	list := []string{}
 	aside := false // it is drained, or has no such clients itself
@@ -45,21 +44,26 @@ func listens(fronts map[string]string, p kernel.Protocol) bool {
 // Coordinator returns which of several nodes coordinates something of a tenant: when one
 // goes, only what it has coordinated gets another one (rendezvous hashing). nodes is not
 // empty.
-func Coordinator(nodes []string, tenant, name string) (node string) {
+func Coordinator(nodes []Tenure, tenant, name string) (node Tenure) {
 	best := uint64(0)
 	for i, n := range nodes {
-		if s := score(n, tenant, name); i == 0 || s > best {
+		if s := score(n.Node, tenant, name); i == 0 || s > best {
 			node, best = n, s
 		}
 	}
 	return node
 }
 
-// Ranked returns nodes in the order in which they would coordinate something.
-func Ranked(nodes []string, tenant, name string) []string {
-	return slices.SortedFunc(slices.Values(nodes), func(a, b string) int {
+// Ranked returns the names of nodes in the order in which they would coordinate something.
+func Ranked(nodes []Tenure, tenant, name string) []string {
+	out := make([]string, len(nodes))
+	for i := range nodes {
+		out[i] = nodes[i].Node
+	}
+	slices.SortFunc(out, func(a, b string) int {
 		return cmp.Compare(score(b, tenant, name), score(a, tenant, name))
 	})
+	return out
 }
 
 func score(node, tenant, name string) uint64 {
@@ -76,15 +80,6 @@ func mix(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
-}
-
-// Coordinates returns CodeFenced unless a node coordinates a group of readers: another one
-// does, which may not know that this one has not heard of it.
-func (c *Conn) Coordinates(node, group string) error {
-	if now := Coordinator(c.b.Coordinators(c.about.Protocol), c.tenant.name, group); now != node {
-		return kernel.Errorf(kernel.CodeFenced, KindGroup, group, "another node coordinates it")
-	}
-	return nil
 }
 
 // Acts returns what the connection's user may do to a resource, see May.

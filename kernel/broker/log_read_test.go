@@ -202,44 +202,6 @@ func TestLogOffsets(t *testing.T) {
 	}
 }
 
-// TestCoordinator: groups are shared out evenly, and when a node goes or comes only those
-// of that node change theirs.
-func TestCoordinator(t *testing.T) {
-	nodes := []string{"1-aaaa", "2-bbbb", "3-cccc"}
-	count, moved := map[string]int{}, 0
-	const groups = 3000
-	for i := range groups {
-		name := fmt.Sprint("group-", i)
-		at := Coordinator(nodes, "/", name)
-		count[at]++
-		now := Coordinator([]string{nodes[0], nodes[2]}, "/", name)
-		if at != nodes[1] && now != at {
-			t.Fatalf("%s has moved from %s to %s, and both are there", name, at, now)
-		}
-		if now != at {
-			moved++
-		}
-		if Coordinator([]string{nodes[2], nodes[0], nodes[1]}, "/", name) != at {
-			t.Fatal("the order of the nodes counts")
-		}
-	}
-	for _, n := range nodes {
-		if count[n] < groups/4 || count[n] > groups*5/12 {
-			t.Errorf("%s has %d of %d", n, count[n], groups)
-		}
-	}
-	if moved != count[nodes[1]] {
-		t.Errorf("%d have moved, %d had to", moved, count[nodes[1]])
-	}
-	b := open(t, t.TempDir())
-	c := connect(t, b)
-	if got := b.Coordinators("kafka"); !slices.Equal(got, []string{b.node.ID()}) {
-		t.Errorf("of a node that is alone: %q", got)
-	}
-	must(t, c.Coordinates(b.node.ID(), "g"))
-	wantCode(t, c.Coordinates("somebody", "g"), kernel.CodeFenced)
-}
-
 // TestReadReplica: what lies far behind comes from the replica; nothing does of which the
 // replica's end would be told.
 func TestReadReplica(t *testing.T) {

@@ -10,12 +10,14 @@ import (
 // Logs is the part of a Link that is about topics as logs, and their readers. Its methods
 // are those of broker.Conn, but for what is said here.
 type Logs interface {
-	// May, Topic and TopicByID may be up to a second behind in what they say is so, and
-	// not in what is not: what is done is refused, if need be. May reports whether the
-	// user may do at least one of some acts (broker.Conn.Acts). CodeNotFound of a topic.
+	// May reports whether the user may do at least one of some acts (broker.Conn.Acts).
+	// It may be up to a second behind in what it says is so, and not in what is not: what
+	// is done is refused, if need be.
 	May(ctx context.Context, any kernel.Acts, kind, name string) (bool, error)
-	Topic(ctx context.Context, name string) (*kernel.Topic, error)
-	TopicByID(ctx context.Context, id kernel.TopicID) (*kernel.Topic, error)
+	// Topic and TopicByID are as far behind if the caller says that it may be so. A topic
+	// that is not there is CodeNotFound.
+	Topic(ctx context.Context, name string, behind bool) (*kernel.Topic, error)
+	TopicByID(ctx context.Context, id kernel.TopicID, behind bool) (*kernel.Topic, error)
 	Topics(ctx context.Context) ([]*kernel.Topic, error)
 	AutoCreateTopic(ctx context.Context, name string) (*kernel.Topic, error)
 	CreateTopic(ctx context.Context, t broker.TopicSpec) (*kernel.Topic, error)
@@ -25,9 +27,9 @@ type Logs interface {
 	ReadLogs(ctx context.Context, r *broker.LogRead) error
 	LogOffsets(ctx context.Context, list []broker.LogQuery) ([]broker.LogAnswer, error)
 
-	// CommitOffsets commits what members of a group have asked its coordinator for, the
-	// node of that Raft name: CodeFenced if another one is (broker.Conn.Coordinates).
-	CommitOffsets(ctx context.Context, coordinator, group string, commits []broker.OffsetCommit) error
+	// CommitOffsets commits what members of a group have asked its coordinator for:
+	// CodeFenced if that is another one (broker.Conn.Coordinates).
+	CommitOffsets(ctx context.Context, coordinator broker.Tenure, group string, commits []broker.OffsetCommit) error
 	Offsets(ctx context.Context, group string) ([]broker.OffsetCommit, error)
 	OffsetGroups(ctx context.Context) ([]string, error)
 	DeleteOffsets(ctx context.Context, group string) error
@@ -43,5 +45,5 @@ type LogPublisher interface {
 // Coordinating is the part of a Host that knows which nodes coordinate groups of readers
 // of a protocol (broker.Broker.Coordinators).
 type Coordinating interface {
-	Coordinators(ctx context.Context, p kernel.Protocol) ([]string, error)
+	Coordinators(ctx context.Context, p kernel.Protocol) ([]broker.Tenure, error)
 }

@@ -7,20 +7,16 @@ import (
 	"github.com/trivium-mq/trivium/kernel/broker"
 )
 
-func (h localHost) Coordinators(_ context.Context, p kernel.Protocol) ([]string, error) {
-	return h.Broker.Coordinators(p), nil
-}
-
 func (l localLink) May(_ context.Context, any kernel.Acts, kind, name string) (bool, error) {
 	return l.Conn.Acts(kind, name)&any != 0, nil
 }
 
-func (l localLink) Topic(_ context.Context, name string) (*kernel.Topic, error) {
+func (l localLink) Topic(_ context.Context, name string, _ bool) (*kernel.Topic, error) {
 	t, ok := l.Conn.Topic(name)
 	return there(t, ok, name)
 }
 
-func (l localLink) TopicByID(_ context.Context, id kernel.TopicID) (*kernel.Topic, error) {
+func (l localLink) TopicByID(_ context.Context, id kernel.TopicID, _ bool) (*kernel.Topic, error) {
 	t, ok := l.Conn.TopicByID(id)
 	return there(t, ok, id.String())
 }
@@ -34,8 +30,8 @@ func there(t *kernel.Topic, ok bool, name string) (*kernel.Topic, error) {
 
 func (l localLink) Topics(context.Context) ([]*kernel.Topic, error) { return l.Conn.Topics(), nil }
 
-func (l localLink) CommitOffsets(ctx context.Context, coordinator, group string, commits []broker.OffsetCommit) error {
-	if err := l.Coordinates(coordinator, group); err != nil {
+func (l localLink) CommitOffsets(ctx context.Context, coordinator broker.Tenure, group string, commits []broker.OffsetCommit) error {
+	if err := l.Coordinates(ctx, coordinator, group); err != nil {
 		return err
 	}
 	return l.Conn.CommitOffsets(ctx, group, commits)

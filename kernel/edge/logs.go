@@ -32,13 +32,13 @@ func (c *Conn) May(ctx context.Context, any kernel.Acts, kind, name string) (boo
 }
 
 // Topic is Logs.Topic.
-func (c *Conn) Topic(ctx context.Context, name string) (*kernel.Topic, error) {
-	return asked(ctx, c, func(l *link) (*kernel.Topic, error) { return l.Topic(ctx, name) })
+func (c *Conn) Topic(ctx context.Context, name string, behind bool) (*kernel.Topic, error) {
+	return asked(ctx, c, func(l *link) (*kernel.Topic, error) { return l.Topic(ctx, name, behind) })
 }
 
 // TopicByID is Logs.TopicByID.
-func (c *Conn) TopicByID(ctx context.Context, id kernel.TopicID) (*kernel.Topic, error) {
-	return asked(ctx, c, func(l *link) (*kernel.Topic, error) { return l.TopicByID(ctx, id) })
+func (c *Conn) TopicByID(ctx context.Context, id kernel.TopicID, behind bool) (*kernel.Topic, error) {
+	return asked(ctx, c, func(l *link) (*kernel.Topic, error) { return l.TopicByID(ctx, id, behind) })
 }
 
 // Topics is broker.Conn.Topics.
@@ -58,7 +58,7 @@ func (c *Conn) CreateTopic(ctx context.Context, spec broker.TopicSpec) (t *kerne
 	err = c.do(ctx, func(l *link) (err error) {
 		t, err = l.CreateTopic(ctx, spec)
 		if again && kernel.CodeOf(err) == kernel.CodeExists {
-			if made, lookup := l.Topic(ctx, spec.Name); lookup == nil && made.Partitions == spec.Partitions && made.Retention == spec.Retention {
+			if made, lookup := l.Topic(ctx, spec.Name, false); lookup == nil && made.Partitions == spec.Partitions && made.Retention == spec.Retention {
 				t, err = made, nil
 			}
 		}
@@ -104,7 +104,7 @@ func (c *Conn) LogOffsets(ctx context.Context, list []broker.LogQuery) ([]broker
 }
 
 // CommitOffsets is Logs.CommitOffsets.
-func (c *Conn) CommitOffsets(ctx context.Context, coordinator, group string, commits []broker.OffsetCommit) error {
+func (c *Conn) CommitOffsets(ctx context.Context, coordinator broker.Tenure, group string, commits []broker.OffsetCommit) error {
 	return c.do(ctx, func(l *link) error { return l.CommitOffsets(ctx, coordinator, group, commits) })
 }
 
@@ -140,7 +140,7 @@ func (p *publisher) ToPartition(t *kernel.Topic, partition int32, batch []byte, 
 }
 
 // Coordinators is Coordinating.Coordinators.
-func (e *Edge) Coordinators(ctx context.Context, p kernel.Protocol) (nodes []string, err error) {
+func (e *Edge) Coordinators(ctx context.Context, p kernel.Protocol) (nodes []broker.Tenure, err error) {
 	err = e.ask(ctx, func(h *served) (err error) {
 		nodes, err = h.Coordinators(ctx, p)
 		return err

@@ -115,7 +115,7 @@ func TestLogsOfTheNextHost(t *testing.T) {
 	if len(done.seen) != 2 || done.seen[1] != nil || done.seen[3] != nil {
 		t.Error(done.seen)
 	}
-	again, err := c.TopicByID(soon(t), topic.ID)
+	again, err := c.TopicByID(soon(t), topic.ID, true)
 	if must(t, err); again.Name != "log" {
 		t.Errorf("%+v", again)
 	}

@@ -78,9 +78,9 @@ func (c *session) offsetCall(m method, r *reader) answer {
 			return func(b []byte) []byte { return appendLogAnswers(b, out) }, err
 		}
 	case methodCommitOffsets:
-		coordinator, group, commits := r.String(), r.String(), several(r, r.commit)
+		coordinator, group, commits := r.tenure(), r.String(), several(r, r.commit)
 		return func() (func([]byte) []byte, error) {
-			if err := c.conn.Coordinates(coordinator, group); err != nil {
+			if err := c.conn.Coordinates(c.ctx, coordinator, group); err != nil {
 				return nil, err
 			}
 			return nil, c.conn.CommitOffsets(c.ctx, group, commits)

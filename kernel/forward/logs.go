@@ -16,16 +16,16 @@ var (
 )
 
 // Coordinators implements edge.Coordinating.
-func (h *Host) Coordinators(ctx context.Context, p kernel.Protocol) ([]string, error) {
+func (h *Host) Coordinators(ctx context.Context, p kernel.Protocol) ([]broker.Tenure, error) {
 	r, err := h.ask(ctx, askCoordinators, "", string(p), "", nil)
 	if err != nil {
 		return nil, err
 	}
-	names := several(r, r.String)
+	nodes := several(r, r.tenure)
 	if err := r.Done(); err != nil {
 		return nil, either(nil, err)
 	}
-	return names, nil
+	return nodes, nil
 }
 
 // May implements edge.Logs. What the user may do is remembered for a second.
@@ -46,16 +46,16 @@ func (l *link) May(ctx context.Context, any kernel.Acts, kind, name string) (boo
 }
 
 // Topic implements edge.Logs. One that is there is remembered for a second.
-func (l *link) Topic(ctx context.Context, name string) (*kernel.Topic, error) {
-	if s, known := l.recall.get(recalled{m: methodTopic, name: name}); known {
+func (l *link) Topic(ctx context.Context, name string, behind bool) (*kernel.Topic, error) {
+	if s, known := l.recall.get(recalled{m: methodTopic, name: name}); known && behind {
 		return s.topic, nil
 	}
 	return l.topic(ctx, methodTopic, text(name))
 }
 
 // TopicByID implements edge.Logs. One that is there is remembered for a second.
-func (l *link) TopicByID(ctx context.Context, id kernel.TopicID) (*kernel.Topic, error) {
-	if s, known := l.recall.get(recalled{m: methodTopicByID, id: id}); known {
+func (l *link) TopicByID(ctx context.Context, id kernel.TopicID, behind bool) (*kernel.Topic, error) {
+	if s, known := l.recall.get(recalled{m: methodTopicByID, id: id}); known && behind {
 		return s.topic, nil
 	}
 	return l.topic(ctx, methodTopicByID, func(b []byte) []byte { return append(b, id[:]...) })
@@ -163,9 +163,9 @@ func (l *link) LogOffsets(ctx context.Context, list []broker.LogQuery) ([]broker
 }
 
 // CommitOffsets implements edge.Logs.
-func (l *link) CommitOffsets(ctx context.Context, coordinator, group string, commits []broker.OffsetCommit) error {
+func (l *link) CommitOffsets(ctx context.Context, coordinator broker.Tenure, group string, commits []broker.OffsetCommit) error {
 	return l.call(ctx, methodCommitOffsets, func(b []byte) []byte {
-		return appendCommits(codec.AppendString(codec.AppendString(b, coordinator), group), commits)
+		return appendCommits(codec.AppendString(appendTenure(b, coordinator), group), commits)
 	}, nil, nil)
 }
 

@@ -127,7 +127,7 @@ func TestMalformedAnswers(t *testing.T) {
 	}
 	topic := appendTopic([]byte{errNone}, &kernel.Topic{Name: "t"})
 	for _, answer := range [][]byte{topic[:len(topic)-1], append(topic, 0)} {
-		wantCode(t, ask(answer, func(l *link) error { _, err := l.Topic(soon(t), "t"); return err }), kernel.CodeUnknown)
+		wantCode(t, ask(answer, func(l *link) error { _, err := l.Topic(soon(t), "t", true); return err }), kernel.CodeUnknown)
 	}
 	wantCode(t, ask([]byte{errNone, 7, 7}, func(l *link) error { _, err := l.May(soon(t), kernel.AnyAct, "topic", "t"); return err }), kernel.CodeUnknown)
 	answers := appendLogAnswers([]byte{errNone}, make([]broker.LogAnswer, 2))

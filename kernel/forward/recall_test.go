@@ -55,10 +55,10 @@ func TestRecalled(t *testing.T) {
 	kt := c.logTopic("log", 1)
 	known := func() {
 		t.Helper()
-		if _, err := c.Topic(ctx, "log"); err != nil {
+		if _, err := c.Topic(ctx, "log", true); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := c.TopicByID(ctx, kt.ID); err != nil {
+		if _, err := c.TopicByID(ctx, kt.ID, true); err != nil {
 			t.Fatal(err)
 		}
 		if may, err := c.May(ctx, kernel.AnyAct, broker.KindTopic, "log"); err != nil || !may {
@@ -72,7 +72,7 @@ func TestRecalled(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.recall.forget()
-	if _, err := c.Topic(ctx, "none"); kernel.CodeOf(err) != kernel.CodeNotFound || l.recall.lasting() != 0 {
+	if _, err := c.Topic(ctx, "none", true); kernel.CodeOf(err) != kernel.CodeNotFound || l.recall.lasting() != 0 {
 		t.Errorf("%v, and %d are remembered", err, l.recall.lasting())
 	}
 	done := newStored()
@@ -111,7 +111,7 @@ func TestRecalled(t *testing.T) {
 	if err := d.DeleteTopic(ctx, "log"); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := c.Topic(ctx, "log"); err != nil || got.ID != kt.ID {
+	if got, err := c.Topic(ctx, "log", true); err != nil || got.ID != kt.ID {
 		t.Errorf("%+v %v", got, err) // as of a while ago
 	}
 }

@@ -133,7 +133,10 @@ func (s *Server) AnswerLogin(ctx context.Context, from string, req []byte) ([]by
 	case askScramEnd:
 		answer, err = s.scrams.end(ctx, from, user, []byte(password))
 	case askCoordinators:
-		answer = appendNames(appendError(nil, nil), b.Coordinators(kernel.Protocol(user)))
+		var list []broker.Tenure
+		if list, err = b.Coordinators(ctx, kernel.Protocol(user)); err == nil {
+			answer = appendTenures(appendError(nil, nil), list)
+		}
 	default:
 		return nil, fmt.Errorf("%w: a question of kind %d", errMalformed, what)
 	}

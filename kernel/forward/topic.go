@@ -88,6 +88,20 @@ func appendNames(b []byte, names []string) []byte {
 	return b
 }
 
+func appendTenure(b []byte, t broker.Tenure) []byte {
+	return codec.AppendUint(codec.AppendString(b, t.Node), t.Number)
+}
+
+func appendTenures(b []byte, list []broker.Tenure) []byte {
+	b = codec.AppendUint(b, uint64(len(list)))
+	for _, t := range list {
+		b = appendTenure(b, t)
+	}
+	return b
+}
+
+func (r *reader) tenure() broker.Tenure { return broker.Tenure{Node: r.String(), Number: r.Uint()} }
+
 // appendPlaceOf appends a partition of a topic.
 func appendPlaceOf(b []byte, id kernel.TopicID, index int32) []byte {
 	return codec.AppendInt(append(b, id[:]...), int64(index))

@@ -54,7 +54,7 @@ func (c *conn) handleMetadata(req *kmsg.MetadataRequest, resp *kmsg.MetadataResp
 // topicMetadata answers for one topic asked for by name or id.
 func (c *conn) topicMetadata(q *kmsg.MetadataRequestTopic, create bool, all *whereabouts) kmsg.MetadataResponseTopic {
 	if q.Topic == nil {
-		t, code := c.topicByID(q.TopicID)
+		t, code := c.topicByID(q.TopicID, false)
 		if code == 0 {
 			name, _ := visible(t)
 			return c.describeTopic(t, name, all)
@@ -63,7 +63,7 @@ func (c *conn) topicMetadata(q *kmsg.MetadataRequestTopic, create bool, all *whe
 		unknown.TopicID, unknown.ErrorCode = q.TopicID, code
 		return unknown
 	}
-	t, code := c.topic(*q.Topic)
+	t, code := c.topic(*q.Topic, false)
 	if code == kerr.UnknownTopicOrPartition.Code && create {
 		t, code = c.createTopic(*q.Topic)
 	}
@@ -95,8 +95,9 @@ func (c *conn) describeTopic(t *kernel.Topic, name string, all *whereabouts) kms
 }
 
 // topic finds a visible topic by the name a client uses; code says why not. That
-// the user has no right at all to it comes before whether it exists.
-func (c *conn) topic(k string) (t *kernel.Topic, code int16) {
+// the user has no right at all to it comes before whether it exists. behind says that it
+// does no harm if it has gone just now.
+func (c *conn) topic(k string, behind bool) (t *kernel.Topic, code int16) {
 	name, _, ok := topicName(k)
 	if !ok {
 		return nil, kerr.InvalidTopicException.Code
@@ -104,7 +105,7 @@ func (c *conn) topic(k string) (t *kernel.Topic, code int16) {
 	if code := c.allowedAny(broker.KindTopic, name); code != 0 {
 		return nil, code
 	}
-	t, err := c.client.Topic(c.ctx, name)
+	t, err := c.client.Topic(c.ctx, name, behind)
 	if err == nil {
 		if _, ok = visible(t); !ok {
 			return nil, kerr.UnknownTopicOrPartition.Code
@@ -114,12 +115,12 @@ func (c *conn) topic(k string) (t *kernel.Topic, code int16) {
 }
 
 // topicByIDOrName finds the topic of a request that names topics by id (byID)
-// or by name.
+// or by name, to do something with it, which will fail if it has gone just now.
 func (c *conn) topicByIDOrName(byID bool, id kernel.TopicID, k string) (t *kernel.Topic, code int16) {
 	if !byID {
-		return c.topic(k)
+		return c.topic(k, true)
 	}
-	return c.topicByID(id)
+	return c.topicByID(id, true)
 }
 
 // topicFor is topicByIDOrName for what takes a right: that the user does not have
@@ -142,8 +143,8 @@ func (c *conn) topicFor(act kernel.Act, byID bool, id kernel.TopicID, k string) 
 }
 
 // topicByID finds a topic that the user has any right to.
-func (c *conn) topicByID(id kernel.TopicID) (t *kernel.Topic, code int16) {
-	t, err := c.client.TopicByID(c.ctx, id)
+func (c *conn) topicByID(id kernel.TopicID, behind bool) (t *kernel.Topic, code int16) {
+	t, err := c.client.TopicByID(c.ctx, id, behind)
 	ok := err == nil
 	if ok {
 		_, ok = visible(t)

@@ -28,6 +28,7 @@ func (c *conn) handleOffsetCommit(req *kmsg.OffsetCommitRequest, resp *kmsg.Offs
 		generation = -1
 	}
 	refused := c.coordinated(req.Group)
+	by := c.srv.views.tenure() // before it is known that the member is one
 	if refused == 0 {
 		refused = int16(c.srv.groups.Commit(c.groupKey(req.Group), req.MemberID, value(req.InstanceID), generation))
 	}
@@ -64,7 +65,7 @@ func (c *conn) handleOffsetCommit(req *kmsg.OffsetCommitRequest, resp *kmsg.Offs
 	if len(commits) == 0 {
 		return
 	}
-	err := c.client.CommitOffsets(c.ctx, c.srv.cfg.Node, req.Group, commits)
+	err := c.client.CommitOffsets(c.ctx, by, req.Group, commits)
 	code := groupCode(err)
 	if kernel.CodeOf(err) == kernel.CodeFenced {
 		code = kerr.NotCoordinator.Code

@@ -116,7 +116,7 @@ func (c *conn) allOffsets(offsets []broker.OffsetCommit) []kmsg.OffsetFetchRespo
 	for i := range offsets {
 		o := &offsets[i]
 		if n := len(topics); n == 0 || topics[n-1].TopicID != o.Topic {
-			t, code := c.topicByID(o.Topic)
+			t, code := c.topicByID(o.Topic, false)
 			if code != 0 {
 				continue
 			}

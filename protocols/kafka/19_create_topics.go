@@ -77,7 +77,7 @@ func (c *conn) create(q *kmsg.CreateTopicsRequestTopic, validate, twice bool) (t
 			return nil, kerr.InvalidConfig.Code, err.Error()
 		}
 	}
-	switch _, err := c.client.Topic(c.ctx, name); {
+	switch _, err := c.client.Topic(c.ctx, name, false); {
 	case err == nil:
 		return nil, kerr.TopicAlreadyExists.Code, fmt.Sprintf("topic '%s' already exists", q.Topic)
 	case kernel.CodeOf(err) != kernel.CodeNotFound:

@@ -38,7 +38,7 @@ func (c *conn) handleDescribeConfigs(req *kmsg.DescribeConfigsRequest, resp *kms
 func (c *conn) settingsOf(q *kmsg.DescribeConfigsRequestResource) (s []setting, code int16, text string) {
 	switch q.ResourceType {
 	case kmsg.ConfigResourceTypeTopic:
-		t, code := c.topic(q.ResourceName)
+		t, code := c.topic(q.ResourceName, false)
 		if code != 0 {
 			return nil, code, "there is no such topic"
 		}

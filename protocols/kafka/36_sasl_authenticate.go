@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -52,14 +53,23 @@ func (c *conn) handleSASLAuthenticate(req *kmsg.SASLAuthenticateRequest, r *repl
 		}
 		resp.ErrorCode, resp.ErrorMessage = kerr.SaslAuthenticationFailed.Code, &text
 		c.log.Debug().Err(err).Msg("kafka authentication failed")
-		r.end = true
 	}
 	resp.SASLAuthBytes = answer
 	if resp.SASLAuthBytes == nil {
 		resp.SASLAuthBytes = []byte{}
 	}
+	if err != nil {
+		r.later(func(ctx context.Context, w *writer) error {
+			return w.answerAfter(ctx, failedPause, c.drain, &reply{correlation: r.correlation, resp: resp, end: true})
+		})
+		return
+	}
 	r.send(resp)
 }
+
+// failedPause is how long the answer to a login that has failed is kept back: clients try
+// again at once, whatever the reason (Kafka's connection.failed.authentication.delay.ms).
+const failedPause = 100 * time.Millisecond
 
 // unjudged reports whether an error is not about who logs in.
 func unjudged(err error) bool {

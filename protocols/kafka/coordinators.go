@@ -25,21 +25,21 @@ const (
 )
 
 // coordinators knows which nodes coordinate groups: each group one of them. The node that
-// serves decides, and refuses what a node commits that it does not know (any more) as a
-// group's coordinator; so that two nodes may differ for a moment does no harm. Safe for
-// concurrent use.
+// serves decides, and refuses what a node commits in a tenure that is not the present one;
+// so that two nodes may differ for a moment does no harm. Safe for concurrent use.
 type coordinators struct {
 	srv *Server
 
 	mu    sync.Mutex
-	nodes []string
+	nodes []broker.Tenure
+	own   broker.Tenure // this node's among them, the zero one if there is none
 	at    time.Time
 	stale chan struct{} // capacity 1: the view is to be taken anew
 }
 
 // view returns the nodes, as of not longer ago than age; when nobody serves, as they were
 // told last, for a while.
-func (k *coordinators) view(ctx context.Context, age time.Duration) ([]string, error) {
+func (k *coordinators) view(ctx context.Context, age time.Duration) ([]broker.Tenure, error) {
 	k.mu.Lock()
 	nodes, at := k.nodes, k.at
 	k.mu.Unlock()
@@ -59,9 +59,31 @@ func (k *coordinators) view(ctx context.Context, age time.Duration) ([]string, e
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if asked.After(k.at) {
-		k.nodes, k.at = now, asked
+		k.take(now, asked)
 	}
 	return k.nodes, nil
+}
+
+// take takes a view over. In a tenure that is new another node may have had the groups
+// meanwhile: they end here, before anything is committed in it. k.mu is held.
+func (k *coordinators) take(now []broker.Tenure, asked time.Time) {
+	var own broker.Tenure
+	for _, t := range now {
+		if t.Node == k.srv.cfg.Node {
+			own = t
+		}
+	}
+	if own != k.own {
+		k.srv.groups.Keep(func(group.Key) bool { return false })
+	}
+	k.nodes, k.own, k.at = now, own, asked
+}
+
+// tenure is this node's, as far as it knows.
+func (k *coordinators) tenure() broker.Tenure {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.own
 }
 
 // of returns the node that coordinates a group.
@@ -70,7 +92,7 @@ func (k *coordinators) of(ctx context.Context, key group.Key, age time.Duration)
 	if err != nil {
 		return "", err
 	}
-	return broker.Coordinator(nodes, key.Tenant, key.Group), nil
+	return broker.Coordinator(nodes, key.Tenant, key.Group).Node, nil
 }
 
 // watch has the groups end here that another node coordinates, until ctx ends.
@@ -89,7 +111,7 @@ func (k *coordinators) watch(ctx context.Context) {
 		}
 		nodes, err := k.view(ctx, 0)
 		k.srv.groups.Keep(func(key group.Key) bool {
-			return err == nil && broker.Coordinator(nodes, key.Tenant, key.Group) == k.srv.cfg.Node
+			return err == nil && broker.Coordinator(nodes, key.Tenant, key.Group).Node == k.srv.cfg.Node
 		})
 	}
 }

@@ -18,10 +18,18 @@ func twoNodes(cfg *Config) {
 	}
 }
 
+// tenures are those of nodes.
+func tenures(nodes ...string) (list []broker.Tenure) {
+	for i, n := range nodes {
+		list = append(list, broker.Tenure{Node: n, Number: uint64(i)})
+	}
+	return list
+}
+
 // groupOf returns a name that a node coordinates, of the given ones.
-func groupOf(nodes []string, node string) string {
+func groupOf(nodes []broker.Tenure, node string) string {
 	for i := 0; ; i++ {
-		if name := fmt.Sprint("group-", i); broker.Coordinator(nodes, "/", name) == node {
+		if name := fmt.Sprint("group-", i); broker.Coordinator(nodes, "/", name).Node == node {
 			return name
 		}
 	}
@@ -39,7 +47,7 @@ func joinRequest(name string) *kmsg.JoinGroupRequest {
 // refuse to.
 func TestCoordinatorsAreSpread(t *testing.T) {
 	n := newFake()
-	n.nodes = []string{"3-a", "5-b"}
+	n.nodes = tenures("3-a", "5-b")
 	addr, _ := start(t, n, twoNodes)
 	p := dial(t, addr)
 	for node, id := range map[string]int32{"3-a": 3, "5-b": 5} {
@@ -72,7 +80,7 @@ func TestCoordinatorsAreSpread(t *testing.T) {
 	}
 	find := kmsg.NewPtrFindCoordinatorRequest()
 	n.mu.Lock()
-	n.nodes = []string{"9-unreachable"}
+	n.nodes = tenures("9-unreachable")
 	n.mu.Unlock()
 	find.Version, find.CoordinatorKeys = 4, []string{"g"}
 	if got := ask[*kmsg.FindCoordinatorResponse](p, find).Coordinators[0]; got.ErrorCode != kerr.CoordinatorNotAvailable.Code || got.NodeID != -1 {
@@ -84,10 +92,10 @@ func TestCoordinatorsAreSpread(t *testing.T) {
 // members that wait away, and forgets the group.
 func TestGroupsGoToTheirCoordinator(t *testing.T) {
 	n := newFake()
-	n.nodes = []string{"3-a"}
+	n.nodes = tenures("3-a")
 	addr, s := start(t, n, twoNodes)
 	p := dial(t, addr)
-	both := []string{"3-a", "5-b"}
+	both := tenures("3-a", "5-b")
 	for _, name := range []string{groupOf(both, "3-a"), groupOf(both, "5-b")} {
 		joined := ask[*kmsg.JoinGroupResponse](p, joinRequest(name))
 		if joined.ErrorCode != 0 {
@@ -117,6 +125,26 @@ func TestGroupsGoToTheirCoordinator(t *testing.T) {
 	}
 }
 
+// TestANewTenureBeginsWithoutGroups: a node that was not among the coordinators meanwhile
+// knows nothing of what has become of its groups.
+func TestANewTenureBeginsWithoutGroups(t *testing.T) {
+	n := newFake()
+	n.nodes = []broker.Tenure{{Node: "3-a", Number: 1}}
+	addr, s := start(t, n, twoNodes)
+	p := dial(t, addr)
+	if joined := ask[*kmsg.JoinGroupResponse](p, joinRequest("g")); joined.ErrorCode != 0 || s.views.tenure().Number != 1 {
+		t.Fatalf("error %d, %v", joined.ErrorCode, s.views.tenure())
+	}
+	n.mu.Lock()
+	n.nodes = []broker.Tenure{{Node: "3-a", Number: 2}}
+	n.mu.Unlock()
+	s.views.overtaken()
+	until(testContext(t), t, "the new tenure", func() bool { return s.views.tenure().Number == 2 })
+	if _, ok := s.groups.Describe(groupKeyOf("g")); ok {
+		t.Error("the group is there")
+	}
+}
+
 // TestLeadersAreSpread: the partitions of a topic go round over the nodes; or all are at
 // the one that serves; or there is none.
 func TestLeadersAreSpread(t *testing.T) {
@@ -131,7 +159,7 @@ func TestLeadersAreSpread(t *testing.T) {
 		"nobody":  {func(cfg *Config) { twoNodes(cfg); cfg.Leader = func() int32 { return -1 } }, map[int32]int{-1: 4}, kerr.LeaderNotAvailable.Code},
 	} {
 		n := newFake()
-		n.nodes = []string{"3-a", "5-b"}
+		n.nodes = tenures("3-a", "5-b")
 		addr, _ := start(t, n, c.change)
 		p := dial(t, addr)
 		p.createTopic("t", 4)

@@ -30,12 +30,12 @@ type fakeNode struct {
 	closed    bool  // no anonymous access
 	refuse    error // of every batch
 	settings  broker.Settings
-	nodes     []string      // that coordinate groups; nil = the only one
-	hold      chan struct{} // if set, publishes complete when it is closed
-	watching  chan struct{} // told of each watch
-	nobody    atomic.Bool   // nobody will serve
-	unknown   bool          // nobody knows what becomes of a batch
-	serves    chan struct{} // if set, who waits for a host does so until it is closed
+	nodes     []broker.Tenure // that coordinate groups; nil = the only one
+	hold      chan struct{}   // if set, publishes complete when it is closed
+	watching  chan struct{}   // told of each watch
+	nobody    atomic.Bool     // nobody will serve
+	unknown   bool            // nobody knows what becomes of a batch
+	serves    chan struct{}   // if set, who waits for a host does so until it is closed
 }
 
 func newFake() *fakeNode {
@@ -59,11 +59,11 @@ func (n *fakeNode) BeginScram(string, string, net.Addr) (edge.Scram, bool) { ret
 
 func groupKeyOf(name string) group.Key { return group.Key{Tenant: "/", Group: name} }
 
-func (n *fakeNode) Coordinators(context.Context, kernel.Protocol) ([]string, error) {
+func (n *fakeNode) Coordinators(context.Context, kernel.Protocol) ([]broker.Tenure, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.nodes == nil {
-		return []string{""}, nil
+		return []broker.Tenure{{}}, nil
 	}
 	return n.nodes, nil
 }
@@ -144,7 +144,7 @@ func (c *fakeClient) DeleteTopic(_ context.Context, name string) error {
 	return nil
 }
 
-func (c *fakeClient) Topic(_ context.Context, name string) (*kernel.Topic, error) {
+func (c *fakeClient) Topic(_ context.Context, name string, _ bool) (*kernel.Topic, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t, ok := c.topics[name]
@@ -154,7 +154,7 @@ func (c *fakeClient) Topic(_ context.Context, name string) (*kernel.Topic, error
 	return t, nil
 }
 
-func (c *fakeClient) TopicByID(ctx context.Context, id kernel.TopicID) (*kernel.Topic, error) {
+func (c *fakeClient) TopicByID(ctx context.Context, id kernel.TopicID, _ bool) (*kernel.Topic, error) {
 	list, _ := c.Topics(ctx)
 	for _, t := range list {
 		if t.ID == id {
@@ -280,7 +280,7 @@ func (c *fakeClient) LogOffsets(_ context.Context, list []broker.LogQuery) ([]br
 
 func (c *fakeClient) Publisher(done kernel.Completion) publisher { return &fakePublisher{c, done} }
 
-func (c *fakeClient) CommitOffsets(_ context.Context, _, group string, commits []broker.OffsetCommit) error {
+func (c *fakeClient) CommitOffsets(_ context.Context, _ broker.Tenure, group string, commits []broker.OffsetCommit) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, o := range commits {

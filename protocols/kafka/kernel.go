@@ -20,7 +20,7 @@ type node interface {
 	BeginScram(mechanism, tenant string, remote net.Addr) (edge.Scram, bool)
 	Anonymous(tenant string, remote net.Addr) (kernel.Identity, error)
 	Counters(p kernel.Protocol) *broker.Counters
-	Coordinators(ctx context.Context, p kernel.Protocol) ([]string, error)
+	Coordinators(ctx context.Context, p kernel.Protocol) ([]broker.Tenure, error)
 	Connect(ctx context.Context, id kernel.Identity, info kernel.ConnectionInfo, end func(reason error)) (client, error)
 }
 
@@ -37,14 +37,14 @@ type client interface {
 	AutoCreateTopic(ctx context.Context, name string) (*kernel.Topic, error)
 	CreateTopic(ctx context.Context, t broker.TopicSpec) (*kernel.Topic, error)
 	DeleteTopic(ctx context.Context, name string) error
-	Topic(ctx context.Context, name string) (*kernel.Topic, error)
-	TopicByID(ctx context.Context, id kernel.TopicID) (*kernel.Topic, error)
+	Topic(ctx context.Context, name string, behind bool) (*kernel.Topic, error)
+	TopicByID(ctx context.Context, id kernel.TopicID, behind bool) (*kernel.Topic, error)
 	Topics(ctx context.Context) ([]*kernel.Topic, error)
 	ReadLogs(ctx context.Context, r *broker.LogRead) error
 	LogOffsets(ctx context.Context, list []broker.LogQuery) ([]broker.LogAnswer, error)
 	Publisher(done kernel.Completion) publisher
 
-	CommitOffsets(ctx context.Context, coordinator, group string, commits []broker.OffsetCommit) error
+	CommitOffsets(ctx context.Context, coordinator broker.Tenure, group string, commits []broker.OffsetCommit) error
 	Offsets(ctx context.Context, group string) ([]broker.OffsetCommit, error)
 	OffsetGroups(ctx context.Context) ([]string, error)
 	DeleteOffsets(ctx context.Context, group string) error

@@ -13,7 +13,7 @@ import (
 type whereabouts struct {
 	ids     []int32 // of all nodes, each of which has a replica
 	serving int32   // the node that serves, or this one if clients do not reach that; -1 = nobody
-	spread  []string
+	spread  []broker.Tenure
 	brokers []reachable
 }
 

@@ -183,17 +183,9 @@ func (call *produceCall) release(n int32) {
 // producers try again, and this is how often they do.
 const pressedPause = 500 * time.Millisecond
 
-// answerLate answers after a pause; the answers behind it wait, too.
+// answerLate answers after a pause.
 func (call *produceCall) answerLate(ctx context.Context, w *writer) error {
-	timer := time.NewTimer(pressedPause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-call.conn.drain.Done():
-	}
-	return w.answer(ctx, &reply{correlation: call.reply.correlation, resp: call.resp})
+	return w.answerAfter(ctx, pressedPause, call.conn.drain, &reply{correlation: call.reply.correlation, resp: call.resp})
 }
 
 // errSilentFailure ends the connection of a client that does not want answers

@@ -113,6 +113,19 @@ func (w *writer) answer(ctx context.Context, r *reply) error {
 	return nil
 }
 
+// answerAfter sends an answer after a pause, which drain ends; those behind it wait, too.
+func (w *writer) answerAfter(ctx context.Context, pause time.Duration, drain context.Context, r *reply) error {
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-drain.Done():
+	}
+	return w.answer(ctx, r)
+}
+
 func (w *writer) flush() error {
 	if len(w.out) == 0 {
 		return nil

@@ -14,7 +14,7 @@ type Kafka struct {
 	ProxyProtocol  string  `key:"proxy_protocol" default:"off" choice:"off|optional|required" about:"PROXY header at the beginning of Kafka connections"`
 	ClientAuth     string  `key:"client_auth" choice:"|off|request|require" about:"client certificates of Kafka over TLS; empty is tls.client_auth"`
 	MaxConnections int     `key:"max_connections" default:"0" min:"0" max:"10000000" about:"Kafka connections open at one time, 0 = no limit of its own"`
-	Leaders        string  `key:"leaders" default:"spread" choice:"spread|serving" about:"which nodes Kafka clients are told as leaders of partitions: all, each of some, or the one that serves"`
+	Leaders        string  `key:"leaders" default:"serving" choice:"serving|spread" about:"which nodes Kafka clients are told as leaders of partitions: the one that serves, or all, each of some"`
 	MaxBatch       int     `key:"max_batch" default:"1048588" min:"1024" max:"16777216" about:"largest batch, in bytes"`
 }
 
