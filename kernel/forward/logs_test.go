@@ -335,6 +335,9 @@ func TestCommits(t *testing.T) {
 	n := serve(t, b)
 	c, d, ctx := n.connect(t), direct(t, b), soon(t)
 	nodes, err := NewHost(n, "1").Coordinators(ctx, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
 	if own, err := b.Coordinators(ctx, "test"); err != nil || !slices.Equal(nodes, own) || len(nodes) != 1 {
 		t.Fatal(nodes, own, err)
 	}
