@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -220,6 +221,56 @@ func TestKafkaOverKills(t *testing.T) {
 		t.Logf("all goes on %v after node %d was killed", time.Since(begin).Round(time.Millisecond), leader.ID)
 		harness.Must(t, leader.Run())
 	})
+}
+
+// TestForeignProducersOverKills: idempotent producers that are made of librdkafka have
+// batches under way when the node that serves is killed, or hangs: none of them gives up
+// because of what was stored behind one that was not.
+func TestForeignProducersOverKills(t *testing.T) {
+	full(t)
+	harness.NeedPython(t, "confluent_kafka")
+	c := harness.StartCluster(t, harness.ClusterConfig{Nodes: 3})
+	harness.Must(t, c.Whole(healed))
+	var seeds []string
+	for _, n := range c.Nodes {
+		seeds = append(seeds, n.Kafka)
+	}
+	k := &kafkaNodes{t: t, c: c, ctx: t.Context()}
+	k.cl = k.client(c.Nodes)
+	topics := []string{"a", "b", "c", "d"}
+	for _, topic := range topics {
+		k.topic(c.Nodes[0], topic, 9)
+	}
+	producing, over := context.WithCancel(k.ctx)
+	var faults sync.WaitGroup
+	faults.Go(func() {
+		for round := 0; ; round++ {
+			if pause(producing, 3*time.Second); producing.Err() != nil {
+				return
+			}
+			leader, err := c.Leader(healed)
+			if err != nil {
+				continue // it changes
+			}
+			if round%3 == 2 {
+				harness.Must(t, leader.Pause())
+				pause(producing, 4*time.Second)
+				harness.Must(t, leader.Continue())
+				continue
+			}
+			leader.Kill()
+			pause(producing, 2*time.Second)
+			harness.Must(t, leader.Run())
+		}
+	})
+	out := harness.Client(t, 4*healed, slices.Concat([]string{harness.Python, "confluent_kills.py", strings.Join(seeds, ","),
+		harness.ClusterUser, harness.ClusterPassword}, topics, []string{"9", "25"})...)
+	over()
+	faults.Wait()
+	if !strings.HasPrefix(out, "ok ") {
+		t.Errorf("confluent-kafka says %q", out)
+	}
+	t.Log(out)
 }
 
 // TestKafkaOverCuts: as TestKafkaOverKills, with a node that clients reach and other nodes
