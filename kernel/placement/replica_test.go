@@ -217,6 +217,18 @@ func TestDamagedSegmentIsRefetched(t *testing.T) {
 // lives in them and whoever sent the checkpoint has forgotten, takes the checkpoint of
 // another one instead.
 func TestGoneSegments(t *testing.T) {
+	for range 5 {
+		if goneSegments(t) {
+			return
+		}
+		t.Log("the replica was told in time that it needs them no more")
+	}
+	t.Fatal("no checkpoint was taken: the test tests nothing")
+}
+
+// goneSegments reports whether the replica had to take a checkpoint: on a busy machine it
+// may apply what lets the segments go just before it asks for them.
+func goneSegments(t *testing.T) bool {
 	c := newCluster(t, Limits{SealBytes: 16 << 10})
 	defer c.close()
 	g := c.nodes[c.leader()]
@@ -256,9 +268,10 @@ func TestGoneSegments(t *testing.T) {
 	c.source.set(func() { c.source.block = false })
 	c.sameState(lead, away, other)
 	if late.Metrics().Rebased.Load() == 0 {
-		t.Fatal("no checkpoint was taken: the test tests nothing")
+		return false
 	}
 	c.pass(away)
 	publish(t, late, late.Targets(parts...), 1<<40, 1<<40+20)
 	c.sameState(away, lead, other)
+	return true
 }
