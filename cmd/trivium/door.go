@@ -21,6 +21,7 @@ type door struct {
 	*edge.Edge
 	old   map[string]*atomic.Bool // by protocol: the node that serves takes no links of it, being of an earlier version
 	last  atomic.Uint64           // epoch of the latest leadership that was heard of
+	host  atomic.Pointer[string]  // Raft name of the latest host; nil = there was none
 	epoch atomic.Uint64           // of the leadership whose host it is told of, 0 = none
 }
 
@@ -86,16 +87,18 @@ func (n *node) place() place {
 	return place{}
 }
 
-// servingID is the id of the node that serves, -1 = nobody, as far as this one knows.
+// servingID is the id of the node that serves, or did last, as the edge knows it; -1 = there
+// was none yet.
 func (n *node) servingID() int32 {
-	at := n.place()
-	if at.service != nil {
+	host := n.door.host.Load()
+	switch {
+	case host == nil:
+		return -1
+	case *host == n.replicas.ID():
 		return int32(n.config.Node.ID)
 	}
-	for _, m := range n.replicas.Members() {
-		if id, err := strconv.ParseInt(m.Node, 10, 32); err == nil && m.Raft == at.leader && m.Raft != "" {
-			return int32(id)
-		}
+	if id, err := strconv.ParseInt(n.replicas.NodeName(*host), 10, 32); err == nil {
+		return int32(id)
 	}
 	return -1
 }
@@ -118,6 +121,8 @@ func (n *node) watchDoor() {
 			switch {
 			case at.service != nil:
 				n.door.tell(all)
+				self := n.replicas.ID()
+				n.door.host.Store(&self)
 				n.door.Set(edge.Local(at.service.broker))
 			case at.leader != "":
 				reaching.Go(func() { n.reach(ctx, at.leader) })
@@ -154,6 +159,7 @@ func (n *node) reach(ctx context.Context, leader string) {
 		if !set {
 			if _, err := host.HasTenant(kernel.DefaultTenant); err == nil {
 				set = true
+				n.door.host.Store(&leader)
 				n.door.Set(host)
 			}
 		}
