@@ -81,14 +81,3 @@ func mix(x uint64) uint64 {
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31
 }
-
-// Acts returns what the connection's user may do to a resource, see May.
-func (c *Conn) Acts(kind, name string) (acts kernel.Acts) {
-	r, resource := c.rights(), c.resource(kind, name)
-	for _, a := range []kernel.Act{kernel.Configure, kernel.Write, kernel.Read} {
-		if r.May(a, resource) {
-			acts = acts.With(a)
-		}
-	}
-	return acts
-}

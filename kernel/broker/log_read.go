@@ -88,9 +88,9 @@ func (c *Conn) ReadLogs(ctx context.Context, r *LogRead) error {
 
 // partitionByID is Partition of a topic that is known by its id.
 func (c *Conn) partitionByID(id kernel.TopicID, index int32) (*Partition, error) {
-	t, ok := c.TopicByID(id)
-	if !ok {
-		return nil, kernel.Errorf(kernel.CodeNotFound, "topic", id.String(), "it does not exist")
+	t, err := c.FindTopicByID(id)
+	if err != nil {
+		return nil, err
 	}
 	return c.Partition(t, index)
 }

@@ -50,6 +50,17 @@ func (c *Conn) MayAny(kind, name string) bool {
 	return r.May(kernel.Configure, resource) || r.May(kernel.Write, resource) || r.May(kernel.Read, resource)
 }
 
+// Acts returns what the connection's user may do to a resource, see May.
+func (c *Conn) Acts(kind, name string) (acts kernel.Acts) {
+	r, resource := c.rights(), c.resource(kind, name)
+	for _, a := range []kernel.Act{kernel.Configure, kernel.Write, kernel.Read} {
+		if r.May(a, resource) {
+			acts = acts.With(a)
+		}
+	}
+	return acts
+}
+
 // HasTag reports whether the connection's user has a tag.
 func (c *Conn) HasTag(tag string) bool {
 	u, ok := c.b.directory().User(c.identity.User)

@@ -59,7 +59,6 @@ const (
 // that are reached and take its clients, as the node that serves sees it, and at least one.
 // What it returns is written down before.
 func (b *Broker) Coordinators(ctx context.Context, p kernel.Protocol) ([]Tenure, error) {
-	nodes := b.coordinators(p)
 	b.offices.mu.Lock()
 	defer b.offices.mu.Unlock()
 	t := b.offices.get(p)
@@ -69,8 +68,9 @@ func (b *Broker) Coordinators(ctx context.Context, p kernel.Protocol) ([]Tenure,
 		}
 	}
 	if b.node.Alone() && len(t.list) == 0 {
-		return []Tenure{{Node: nodes[0]}}, nil
+		return []Tenure{{Node: b.node.ID()}}, nil
 	}
+	nodes := b.coordinators(p)
 	if slices.EqualFunc(t.list, nodes, func(x Tenure, node string) bool { return x.Node == node }) {
 		return t.list, nil
 	}
@@ -137,6 +137,15 @@ func (t *tenures) load(g *placement.Group, p kernel.Protocol) error {
 	}
 	t.loaded = true
 	return nil
+}
+
+// CommitOffsetsBy is CommitOffsets for members of a group who have asked a coordinator for
+// it, or what Coordinates says.
+func (c *Conn) CommitOffsetsBy(ctx context.Context, by Tenure, group string, commits []OffsetCommit) error {
+	if err := c.Coordinates(ctx, by, group); err != nil {
+		return err
+	}
+	return c.CommitOffsets(ctx, group, commits)
 }
 
 // Coordinates returns CodeFenced unless a node coordinates a group of readers, in that

@@ -57,7 +57,7 @@ func (c *Conn) AutoCreateTopic(ctx context.Context, name string) (*kernel.Topic,
 	}
 	s := c.b.settings
 	if !s.AutoCreateTopics {
-		return nil, kernel.Errorf(kernel.CodeNotFound, "topic", name, "it does not exist")
+		return nil, noTopic(name)
 	}
 	t, err := c.CreateTopic(ctx, TopicSpec{Name: name, Partitions: s.AutoCreatePartitions, Retention: kernel.RetainWeek})
 	if kernel.CodeOf(err) == kernel.CodeExists {
@@ -82,7 +82,7 @@ func (c *Conn) DeleteTopic(ctx context.Context, name string) error {
 	defer t.lockTopicFor(false, name)()
 	topic, ok := t.table.Load().Topic(kernel.Plain, name)
 	if !ok || topic.Volatile {
-		return kernel.Errorf(kernel.CodeNotFound, "topic", name, "it does not exist")
+		return noTopic(name)
 	}
 	if err := c.usable(topic); err != nil {
 		return err
@@ -141,6 +141,26 @@ func (c *Conn) Topic(name string) (*kernel.Topic, bool) {
 func (c *Conn) TopicByID(id kernel.TopicID) (*kernel.Topic, bool) {
 	t, ok := c.tenant.table.Load().TopicByID(id)
 	return shown(t, ok)
+}
+
+// FindTopic is Topic, or CodeNotFound.
+func (c *Conn) FindTopic(name string) (*kernel.Topic, error) {
+	if t, ok := c.Topic(name); ok {
+		return t, nil
+	}
+	return nil, noTopic(name)
+}
+
+// FindTopicByID is TopicByID, or CodeNotFound.
+func (c *Conn) FindTopicByID(id kernel.TopicID) (*kernel.Topic, error) {
+	if t, ok := c.TopicByID(id); ok {
+		return t, nil
+	}
+	return nil, noTopic(id.String())
+}
+
+func noTopic(name string) error {
+	return kernel.Errorf(kernel.CodeNotFound, "topic", name, "it does not exist")
 }
 
 func shown(t *route.Topic, ok bool) (*kernel.Topic, bool) {

@@ -12,29 +12,17 @@ func (l localLink) May(_ context.Context, any kernel.Acts, kind, name string) (b
 }
 
 func (l localLink) Topic(_ context.Context, name string, _ bool) (*kernel.Topic, error) {
-	t, ok := l.Conn.Topic(name)
-	return there(t, ok, name)
+	return l.FindTopic(name)
 }
 
 func (l localLink) TopicByID(_ context.Context, id kernel.TopicID, _ bool) (*kernel.Topic, error) {
-	t, ok := l.Conn.TopicByID(id)
-	return there(t, ok, id.String())
-}
-
-func there(t *kernel.Topic, ok bool, name string) (*kernel.Topic, error) {
-	if !ok {
-		return nil, kernel.Errorf(kernel.CodeNotFound, "topic", name, "it does not exist")
-	}
-	return t, nil
+	return l.FindTopicByID(id)
 }
 
 func (l localLink) Topics(context.Context) ([]*kernel.Topic, error) { return l.Conn.Topics(), nil }
 
 func (l localLink) CommitOffsets(ctx context.Context, coordinator broker.Tenure, group string, commits []broker.OffsetCommit) error {
-	if err := l.Coordinates(ctx, coordinator, group); err != nil {
-		return err
-	}
-	return l.Conn.CommitOffsets(ctx, group, commits)
+	return l.CommitOffsetsBy(ctx, coordinator, group, commits)
 }
 
 func (l localLink) Offsets(_ context.Context, group string) ([]broker.OffsetCommit, error) {

@@ -54,15 +54,15 @@ func (c *Conn) AutoCreateTopic(ctx context.Context, name string) (*kernel.Topic,
 // CreateTopic is broker.Conn.CreateTopic. A host that is lost may have made it: done again,
 // CodeExists then says no more than that it is there, as it was asked for.
 func (c *Conn) CreateTopic(ctx context.Context, spec broker.TopicSpec) (t *kernel.Topic, err error) {
-	again := false
+	repeated := false
 	err = c.do(ctx, func(l *link) (err error) {
 		t, err = l.CreateTopic(ctx, spec)
-		if again && kernel.CodeOf(err) == kernel.CodeExists {
+		if repeated && kernel.CodeOf(err) == kernel.CodeExists {
 			if made, lookup := l.Topic(ctx, spec.Name, false); lookup == nil && made.Partitions == spec.Partitions && made.Retention == spec.Retention {
 				t, err = made, nil
 			}
 		}
-		again = true
+		repeated = true
 		return err
 	})
 	return t, err
@@ -70,13 +70,13 @@ func (c *Conn) CreateTopic(ctx context.Context, spec broker.TopicSpec) (t *kerne
 
 // DeleteTopic is broker.Conn.DeleteTopic. A host that is lost may have deleted it.
 func (c *Conn) DeleteTopic(ctx context.Context, name string) error {
-	again := false
+	repeated := false
 	return c.do(ctx, func(l *link) error {
 		err := l.DeleteTopic(ctx, name)
-		if again && kernel.CodeOf(err) == kernel.CodeNotFound {
+		if repeated && kernel.CodeOf(err) == kernel.CodeNotFound {
 			err = nil
 		}
-		again = true
+		repeated = true
 		return err
 	})
 }

@@ -33,13 +33,10 @@ func (c *session) logCall(call uint64, m method, r *reader) (do answer, waits bo
 		}, false
 	case methodTopic:
 		name := r.String()
-		return topicAnswer(func() (*kernel.Topic, error) {
-			t, ok := c.conn.Topic(name)
-			return there(t, ok, name)
-		}), false
+		return topicAnswer(func() (*kernel.Topic, error) { return c.conn.FindTopic(name) }), false
 	case methodTopicByID:
 		id := r.topicID()
-		return topicAnswer(func() (*kernel.Topic, error) { return c.topicByID(id) }), false
+		return topicAnswer(func() (*kernel.Topic, error) { return c.conn.FindTopicByID(id) }), false
 	case methodTopics:
 		return func() (func([]byte) []byte, error) {
 			list := c.conn.Topics()
@@ -80,10 +77,7 @@ func (c *session) offsetCall(m method, r *reader) answer {
 	case methodCommitOffsets:
 		coordinator, group, commits := r.tenure(), r.String(), several(r, r.commit)
 		return func() (func([]byte) []byte, error) {
-			if err := c.conn.Coordinates(c.ctx, coordinator, group); err != nil {
-				return nil, err
-			}
-			return nil, c.conn.CommitOffsets(c.ctx, group, commits)
+			return nil, c.conn.CommitOffsetsBy(c.ctx, coordinator, group, commits)
 		}
 	case methodOffsets:
 		group := r.String()
@@ -110,18 +104,6 @@ func topicAnswer(do func() (*kernel.Topic, error)) answer {
 		t, err := do()
 		return func(b []byte) []byte { return appendTopic(b, t) }, err
 	}
-}
-
-func (c *session) topicByID(id kernel.TopicID) (*kernel.Topic, error) {
-	t, ok := c.conn.TopicByID(id)
-	return there(t, ok, id.String())
-}
-
-func there(t *kernel.Topic, ok bool, name string) (*kernel.Topic, error) {
-	if !ok {
-		return nil, kernel.Errorf(kernel.CodeNotFound, "topic", name, "it does not exist")
-	}
-	return t, nil
 }
 
 // readLogs reads logs, and answers with what was read.

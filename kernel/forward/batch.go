@@ -97,7 +97,7 @@ func (h *pressure) batch(f *feeder, number uint64, topic kernel.TopicID, partiti
 	if err := kernel.Batch(batch).Validate(); err != nil {
 		return err
 	}
-	t, err := h.session.topicByID(topic)
+	t, err := h.session.conn.FindTopicByID(topic)
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@
 // What is asked of topics as logs are calls, too, which nodes of earlier versions do not
 // know either. A read that waits for what is not there yet is a call that takes as long;
 // the end of the stream ends it. A link remembers for a second which topics there are, and
-// where the user may do everything: until it makes or deletes one, or an outcome says that
+// what the user may do: until it makes or deletes one, or an outcome says that
 // one has gone or may not be used.
 //
 // When a stream breaks, the session of a client that may come back through another one

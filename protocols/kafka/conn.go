@@ -292,7 +292,7 @@ func (c *conn) admit(key int16) error {
 // judged waits for a node that serves, who can say who may log in; no longer than any
 // request does.
 func (c *conn) judged(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, c.srv.patience)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	return c.srv.node.Await(ctx)
 }

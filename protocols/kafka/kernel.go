@@ -31,24 +31,9 @@ type client interface {
 	Await(ctx context.Context) error
 	Close()
 
-	May(ctx context.Context, any kernel.Acts, kind, name string) (bool, error)
 	HasTag(tag string) bool
-
-	AutoCreateTopic(ctx context.Context, name string) (*kernel.Topic, error)
-	CreateTopic(ctx context.Context, t broker.TopicSpec) (*kernel.Topic, error)
-	DeleteTopic(ctx context.Context, name string) error
-	Topic(ctx context.Context, name string, behind bool) (*kernel.Topic, error)
-	TopicByID(ctx context.Context, id kernel.TopicID, behind bool) (*kernel.Topic, error)
-	Topics(ctx context.Context) ([]*kernel.Topic, error)
-	ReadLogs(ctx context.Context, r *broker.LogRead) error
-	LogOffsets(ctx context.Context, list []broker.LogQuery) ([]broker.LogAnswer, error)
 	Publisher(done kernel.Completion) publisher
-
-	CommitOffsets(ctx context.Context, coordinator broker.Tenure, group string, commits []broker.OffsetCommit) error
-	Offsets(ctx context.Context, group string) ([]broker.OffsetCommit, error)
-	OffsetGroups(ctx context.Context) ([]string, error)
-	DeleteOffsets(ctx context.Context, group string) error
-	NewProducerID(ctx context.Context) (int64, error)
+	edge.Logs
 }
 
 // publisher is what the handlers need of edge.Publisher.

@@ -95,27 +95,25 @@ func (cfg *Config) defaults() {
 
 // Server serves Kafka clients. Safe for concurrent use.
 type Server struct {
-	cfg  Config
-	node node
-	// patience is how long a login waits while no node serves.
-	patience time.Duration
-	auto     broker.Settings // whether and how topics are made on demand
-	plain    endpoint        // advertised; empty = the address each client connected to
-	secure   endpoint        // the same for clients with TLS
-	groups   *group.Coordinator
-	views    coordinators
-	watch    sync.WaitGroup      // of views
-	memory   *semaphore.Weighted // bytes of large requests held
-	decoded  *semaphore.Weighted // bytes of large requests being handled, decoded
-	fetches  *semaphore.Weighted // bytes of fetch answers held
-	inflate  chan struct{}       // one place per batch being decompressed
-	buffers  bufferPool
-	conns    listener.Group
-	faults   zerolog.Logger  // of clients that break the rules; not more than faultLines
-	ctx      context.Context // done when connections are cut
-	cut      context.CancelFunc
-	drain    context.Context // done when connections should finish
-	finish   context.CancelFunc
+	cfg     Config
+	node    node
+	auto    broker.Settings // whether and how topics are made on demand
+	plain   endpoint        // advertised; empty = the address each client connected to
+	secure  endpoint        // the same for clients with TLS
+	groups  *group.Coordinator
+	views   coordinators
+	watch   sync.WaitGroup      // of views
+	memory  *semaphore.Weighted // bytes of large requests held
+	decoded *semaphore.Weighted // bytes of large requests being handled, decoded
+	fetches *semaphore.Weighted // bytes of fetch answers held
+	inflate chan struct{}       // one place per batch being decompressed
+	buffers bufferPool
+	conns   listener.Group
+	faults  zerolog.Logger  // of clients that break the rules; not more than faultLines
+	ctx     context.Context // done when connections are cut
+	cut     context.CancelFunc
+	drain   context.Context // done when connections should finish
+	finish  context.CancelFunc
 }
 
 // NewServer returns a server on e. It fails when cfg.Advertise is not an address that
@@ -124,7 +122,7 @@ func NewServer(e *edge.Edge, cfg Config) (*Server, error) { return newServer(edg
 
 func newServer(n node, cfg Config) (*Server, error) {
 	cfg.defaults()
-	s := &Server{cfg: cfg, node: n, auto: *cfg.Settings, patience: patience, inflate: make(chan struct{}, runtime.GOMAXPROCS(0))}
+	s := &Server{cfg: cfg, node: n, auto: *cfg.Settings, inflate: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	var err error
 	if s.plain, err = parseAdvertise(cfg.Advertise); err != nil {
 		return nil, err
