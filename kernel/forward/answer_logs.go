@@ -3,8 +3,6 @@ package forward
 import (
 	"sync"
 
-	"golang.org/x/sync/semaphore"
-
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/kernel/broker"
 	"github.com/trivium-mq/trivium/metasvc/codec"
@@ -12,11 +10,9 @@ import (
 
 const (
 	// maxRead is how many bytes of logs one call reads at most, if they are several
-	// batches, readTotal how many all calls together, and smallRead what is read where
-	// there is no more room.
+	// batches, and readTotal how many all calls together.
 	maxRead   = 64 << 20
 	readTotal = 256 << 20
-	smallRead = 64 << 10
 	// keepRead is how large a buffer is that is used again.
 	keepRead = 2 << 20
 )
@@ -108,7 +104,7 @@ func topicAnswer(do func() (*kernel.Topic, error)) answer {
 
 // readLogs reads logs, and answers with what was read.
 func (c *session) readLogs(call uint64, q *broker.LogRead) (func([]byte) []byte, error) {
-	s := &shelf{q: q, of: c.server.reads}
+	s := &shelf{q: q, room: broker.ReadRoom{Of: c.server.reads}}
 	defer s.admit(0)
 	q.MaxBytes, q.Admit = min(max(q.MaxBytes, 1), maxRead), s.admit
 	if err := c.conn.ReadLogs(c.ctx, q); err != nil {
@@ -125,35 +121,23 @@ func (c *session) readLogs(call uint64, q *broker.LogRead) (func([]byte) []byte,
 // that is used again. While it waits it has none.
 type shelf struct {
 	q    *broker.LogRead
-	of   *semaphore.Weighted
-	held int64
+	room broker.ReadRoom
 }
 
 // logBuffers are for what is read.
 var logBuffers sync.Pool
 
-// admit is broker.LogRead.Admit. Where there is no more room, little is read in place of
-// waiting for others, which may be slow on purpose.
+// admit is broker.LogRead.Admit.
 func (s *shelf) admit(bytes int) int {
 	if bytes == 0 {
-		s.of.Release(s.held)
 		if b := s.q.Data[:0]; cap(b) > 0 && cap(b) <= keepRead {
 			logBuffers.Put(&b)
 		}
-		s.held, s.q.Data = 0, nil
-		return 0
-	}
-	if s.q.Data == nil {
+		s.q.Data = nil
+	} else if s.q.Data == nil {
 		if b, ok := logBuffers.Get().(*[]byte); ok {
 			s.q.Data = *b
 		}
 	}
-	switch want := int64(bytes); {
-	case want <= s.held:
-	case s.of.TryAcquire(want - s.held):
-		s.held = want
-	default:
-		return smallRead
-	}
-	return bytes
+	return s.room.Set(bytes)
 }

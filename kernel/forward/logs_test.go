@@ -297,7 +297,7 @@ func TestReadsAreBounded(t *testing.T) {
 	if !free.TryAcquire(readTotal) {
 		t.Fatal("a read that is over has room")
 	}
-	if got := size(); got == 0 || got > smallRead {
+	if got := size(); got == 0 || got > broker.SmallRead {
 		t.Errorf("%d bytes", got)
 	}
 	free.Release(readTotal)

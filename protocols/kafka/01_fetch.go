@@ -36,15 +36,13 @@ import (
 // maxWait bounds max_wait, which is the client's.
 const maxWait = 5 * time.Minute
 
-// smallFetch is the most a fetch answers when memory is short.
-const smallFetch = 64 << 10
-
 func (c *conn) handleFetch(req *kmsg.FetchRequest, r *reply) {
 	f := &fetch{conn: c, version: req.Version, correlation: r.correlation}
 	f.read.MinBytes = int(req.MinBytes)
 	f.read.MaxBytes = min(max(int(req.MaxBytes), 0), c.srv.cfg.MaxFetchBytes)
 	f.read.Wait = min(max(time.Duration(req.MaxWaitMillis)*time.Millisecond, 0), maxWait)
-	f.read.Admit = f.reserve
+	f.room.Of = c.srv.fetches
+	f.read.Admit = f.room.Set
 	for i := range req.Topics {
 		f.add(&req.Topics[i])
 	}
@@ -61,7 +59,7 @@ type fetch struct {
 	parts       []fetchPart // of all topics, in order
 	read        broker.LogRead
 
-	held int64 // bytes of the node's memory for fetches that are reserved
+	room broker.ReadRoom // of the node's memory for fetches
 }
 
 type fetchTopic struct {
@@ -108,13 +106,13 @@ func (f *fetch) answer(ctx context.Context, w *writer) error {
 	f.read.Data = f.conn.srv.buffers.get()
 	defer func() {
 		f.conn.srv.buffers.put(f.read.Data)
-		f.reserve(0)
+		f.room.Set(0)
 	}()
 	if err := f.readAll(ctx); err != nil {
 		return err
 	}
 	f.count()
-	f.reserve(len(f.read.Data))
+	f.room.Set(len(f.read.Data))
 	return w.write(f.encode())
 }
 
@@ -160,23 +158,6 @@ func (f *fetch) rest(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	return nil
-}
-
-// reserve changes how much of the node's memory for fetch answers this one holds, and
-// returns how much may be read. Where there is no more, the answer is kept small instead
-// of waiting for others, which may be slow on purpose.
-func (f *fetch) reserve(bytes int) int {
-	want := int64(bytes)
-	switch {
-	case want < f.held:
-		f.conn.srv.fetches.Release(f.held - want)
-		f.held = want
-	case want > f.held && f.conn.srv.fetches.TryAcquire(want-f.held):
-		f.held = want
-	case want > f.held:
-		return min(bytes, smallFetch)
-	}
-	return bytes
 }
 
 // count adds what is answered to the protocol's counters.
