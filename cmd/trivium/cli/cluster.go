@@ -13,28 +13,24 @@ import (
 	"github.com/trivium-mq/trivium/kernel"
 )
 
-const (
-	// drainPoll is how often it is looked whether a node still leads something.
-	drainPoll = 300 * time.Millisecond
-	// drainTime is how long that may take.
-	drainTime = 2 * time.Minute
-)
-
 // clusterInfo is the part of a cluster's status that commands look at.
 type clusterInfo struct {
 	Cluster, Node, Refused string
-	Nodes                  []struct {
-		Name     string
-		State    kernel.NodeState
-		Draining bool
-		Leads    []uint32
-	}
-	Groups []struct {
+	Nodes                  []nodeInfo
+	Groups                 []struct {
 		Group            uint32
 		Leader           string
 		Term, Commit     uint64
 		Voters, Learners []string
 	}
+}
+
+// nodeInfo is the part of a node's status that commands look at.
+type nodeInfo struct {
+	Name     string
+	State    kernel.NodeState
+	Draining bool
+	Leads    []uint32
 }
 
 func (a *app) clusterCommand() *cobra.Command {
@@ -116,11 +112,14 @@ func (a *app) printCluster(raw json.RawMessage) error {
 func (a *app) clusterRemove() *cobra.Command {
 	var force bool
 	cmd := a.verb("remove NODE", "Remove a node for good", 1, 1, func(c *client, args []string) error {
-		at := path("cluster", "nodes", args[0])
+		at, begun := path("cluster", "nodes", args[0]), time.Now()
 		if force {
 			at += "?force=true"
 		}
-		return c.remove(at)
+		if err := c.remove(at); err != nil {
+			return err
+		}
+		return a.done(begun, map[string]any{"node": args[0], "removed": true}, "node %s is removed", cell(args[0]))
 	})
 	cmd.Long = "Remove a node for good, whether it runs or not. Its data directory cannot come back: the node may\n" +
 		"join again with an empty one. A node that runs stops serving clients and says why. It is refused\n" +
@@ -132,19 +131,30 @@ func (a *app) clusterRemove() *cobra.Command {
 func (a *app) clusterDrain() *cobra.Command {
 	var wait, undo bool
 	cmd := a.verb("drain NODE", "Have a node lead nothing, as before maintenance", 1, 1, func(c *client, args []string) error {
-		at := path("cluster", "nodes", args[0], "drain")
+		at, begun := path("cluster", "nodes", args[0], "drain"), time.Now()
+		said := map[string]any{"node": args[0], "draining": !undo}
 		if undo {
-			return c.remove(at)
+			if err := c.remove(at); err != nil {
+				return err
+			}
+			return a.done(begun, said, "node %s may lead again", cell(args[0]))
 		}
 		if wait {
 			if err := someoneElse(c, args[0]); err != nil {
 				return err
 			}
 		}
-		if err := c.put(at, nil); err != nil || !wait {
+		if err := c.put(at, nil); err != nil {
 			return err
 		}
-		return awaitDrained(c, args[0])
+		if !wait {
+			return a.done(begun, said, "node %s is to lead nothing", cell(args[0]))
+		}
+		if err := awaitDrained(c, args[0]); err != nil {
+			return err
+		}
+		said["leads"] = []uint32{}
+		return a.done(begun, said, "node %s leads nothing", cell(args[0]))
 	})
 	cmd.Long = "Have a node lead nothing, as before maintenance: its leaderships move to others, and none comes back\n" +
 		"until that is undone. If it served, what clients of all nodes do waits for a moment, and some have to\n" +
@@ -154,89 +164,70 @@ func (a *app) clusterDrain() *cobra.Command {
 	return cmd
 }
 
-// someoneElse returns an error if no other node could ever take over from one: all there
-// are is drained, or there is none. One that cannot be reached now may come back.
-func someoneElse(c *client, node string) error {
-	var s clusterInfo
-	if err := c.get("cluster", &s); err != nil {
-		return err
-	}
-	for _, n := range s.Nodes {
-		if n.Name != node && !n.Draining {
-			return nil
-		}
-	}
-	if len(s.Nodes) > 1 {
-		return fmt.Errorf("nobody can take over from node %s: all others are drained", node)
-	}
-	return fmt.Errorf("nobody can take over from node %s: the cluster has no other node", node)
-}
-
-// awaitDrained waits until a node leads nothing, by what the node that is asked knows.
-func awaitDrained(c *client, node string) error {
-	tick := time.NewTicker(drainPoll)
-	defer tick.Stop()
-	for late := time.After(drainTime); ; {
-		var s clusterInfo
-		if err := c.get("cluster", &s); err != nil {
-			return err
-		}
-		for _, n := range s.Nodes {
-			if n.Name == node && n.Draining && len(n.Leads) == 0 && s.led(node) == 0 {
-				return nil
-			}
-		}
-		select {
-		case <-tick.C:
-		case <-late:
-			return fmt.Errorf("node %s still leads after %v: no other node has taken over", node, drainTime)
-		case <-c.ctx.Done():
-			return c.ctx.Err()
-		}
-	}
-}
-
-// led counts the groups that a node leads; those without a leader count, too.
-func (s *clusterInfo) led(node string) (n int) {
-	for _, g := range s.Groups {
-		if g.Leader == node || g.Leader == "" {
-			n++
-		}
-	}
-	return n
-}
-
 func (a *app) clusterRebalance() *cobra.Command {
+	var wait bool
 	cmd := a.verb("rebalance", "Bring the leaderships to where they belong", 0, 0, func(c *client, _ []string) error {
-		var raw json.RawMessage
-		if err := c.do(http.MethodPost, "cluster/rebalance", nil, &raw, nil); err != nil {
+		begun := time.Now()
+		var said struct{ Leader string }
+		if err := c.do(http.MethodPost, "cluster/rebalance", nil, &said, nil); err != nil {
 			return err
 		}
-		if a.format != "table" {
-			return a.printOne(raw)
-		}
-		var said struct{ Leader string }
-		if err := json.Unmarshal(raw, &said); err != nil {
-			return fmt.Errorf("the answer is not that of a node: %w", err)
-		}
-		fmt.Fprintf(a.out, "node %s leads\n", cell(said.Leader))
-		return nil
+		return a.leads(c, begun, said.Leader, wait)
 	})
 	cmd.Long = "Bring the leaderships to where they belong. In this version one node leads all groups; rebalance\n" +
 		"makes sure of that, and that it is none that is drained."
+	cmd.Flags().BoolVar(&wait, "wait", false, waitServes)
 	return cmd
 }
 
 func (a *app) clusterMove() *cobra.Command {
+	var wait bool
 	cmd := a.verb("move GROUP NODE", "Hand the leadership of a group to a node", 2, 2, func(c *client, args []string) error {
 		if _, err := strconv.ParseUint(args[0], 10, 32); err != nil {
 			return usage("%q is no number of a group", args[0])
 		}
-		return c.put(path("cluster", "groups", args[0], "leader"), map[string]string{"node": args[1]})
+		begun := time.Now()
+		if err := c.put(path("cluster", "groups", args[0], "leader"), map[string]string{"node": args[1]}); err != nil {
+			return err
+		}
+		return a.leads(c, begun, args[1], wait)
 	})
 	cmd.Long = "Hand the leadership of a group to a node that votes in it. In this version groups 0 (the catalog)\n" +
 		"and 1 (all data) are led by one node: moving one moves both, and with them all clients."
+	cmd.Flags().BoolVar(&wait, "wait", false, waitServes)
 	return cmd
+}
+
+// waitServes says what --wait waits for where leaderships go to a node.
+const waitServes = "return when it leads all groups, and so serves the clients"
+
+// leads ends a command that has given the leadership to a node.
+func (a *app) leads(c *client, begun time.Time, node string, wait bool) error {
+	said := map[string]any{"leader": node}
+	if !wait {
+		return a.done(begun, said, "node %s leads", cell(node))
+	}
+	if err := awaitServing(c, node); err != nil {
+		return err
+	}
+	said["serving"] = true
+	return a.done(begun, said, "node %s serves", cell(node))
+}
+
+// done ends a command that has changed the cluster: it prints what was done, as said or,
+// in a table's place, as text, and how long it took.
+func (a *app) done(begun time.Time, said map[string]any, text string, args ...any) error {
+	seconds := time.Since(begun).Seconds()
+	if a.format == "table" {
+		_, err := fmt.Fprintf(a.out, text+", %.2f s\n", append(args, seconds)...)
+		return err
+	}
+	said["seconds"] = seconds
+	raw, err := json.Marshal(said)
+	if err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	return a.printOne(raw)
 }
 
 // hosts takes NODE[=HOST,...] apart.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -80,12 +81,42 @@ func TestClusterCommands(t *testing.T) {
 	if got, _, err := run(t, 200, "", "", "cluster", "move", "x", "2"); err == nil || len(got) > 0 {
 		t.Errorf("a group without number: %+v %v", got, err)
 	}
-	if _, out, err := run(t, 200, `{"leader":"1"}`, "", "cluster", "rebalance", "-o", "json"); err != nil || out != "{\n  \"leader\": \"1\"\n}\n" {
-		t.Errorf("rebalance as JSON: %q %v", out, err)
-	}
 	// It waits for what the node says.
 	if got, _, err := run(t, 200, twoNodes, "", "cluster", "drain", "2", "--wait"); err != nil || len(got) != 3 {
 		t.Errorf("%+v %v", got, err)
+	}
+	if got, _, err := run(t, 200, twoNodes, "", "cluster", "move", "0", "1", "--wait"); err != nil || len(got) != 2 || got[1].path != "/api/cluster" {
+		t.Errorf("%+v %v", got, err)
+	}
+}
+
+// TestClusterChangesAreTold: every command that changes the cluster says what it has done
+// and how long that took, in every format.
+func TestClusterChangesAreTold(t *testing.T) {
+	serving := strings.Replace(twoNodes, `{"cluster"`, `{"leader":"1","cluster"`, 1)
+	for _, tt := range []struct{ args, line, json string }{
+		{"remove 2", "node 2 is removed", `"node": "2", "removed": true`},
+		{"drain 2", "node 2 is to lead nothing", `"draining": true, "node": "2"`},
+		{"drain 2 --wait", "node 2 leads nothing", `"draining": true, "leads": [], "node": "2"`},
+		{"drain 2 --undo", "node 2 may lead again", `"draining": false, "node": "2"`},
+		{"move 1 1", "node 1 leads", `"leader": "1"`},
+		{"move 1 1 --wait", "node 1 serves", `"leader": "1", "seconds": S, "serving": true`},
+		{"rebalance", "node 1 leads", `"leader": "1"`},
+		{"rebalance --wait", "node 1 serves", `"leader": "1", "seconds": S, "serving": true`},
+	} {
+		args := append([]string{"cluster"}, strings.Fields(tt.args)...)
+		_, out, err := run(t, 200, serving, "", args...)
+		if err != nil || !regexp.MustCompile(`^`+tt.line+`, \d+\.\d\d s\n$`).MatchString(out) {
+			t.Errorf("%s: %q %v", tt.args, out, err)
+		}
+		_, out, err = run(t, 200, serving, "", append(args, "-o", "json")...)
+		out = regexp.MustCompile(`"seconds": [0-9.e-]+`).ReplaceAllString(strings.Join(strings.Fields(out), " "), `"seconds": S`)
+		if want := tt.json; err != nil || out != "{ "+want+" }" && out != "{ "+want+`, "seconds": S }` {
+			t.Errorf("%s as JSON: %s %v", tt.args, out, err)
+		}
+	}
+	if _, out, err := run(t, 409, `{"error":"precondition","reason":"it is to be drained"}`, "", "cluster", "move", "1", "2"); err == nil || out != "" {
+		t.Errorf("what was refused is told as done: %q %v", out, err)
 	}
 }
 
