@@ -46,7 +46,7 @@ func (n *node) openAMQP(log zerolog.Logger) frontEnd {
 	c := n.config
 	return amqp.NewServer(amqp.Config{
 		Edge: n.door.Edge, Logger: log, Version: Version, HandshakeTimeout: c.Connections.HandshakeTimeout,
-		Heartbeat: c.AMQP.Heartbeat.Round(time.Second), FrameMax: c.AMQP.FrameMax, ChannelMax: c.AMQP.ChannelMax,
+		Heartbeat: c.AMQP.Heartbeat, FrameMax: int(c.AMQP.FrameMax), ChannelMax: c.AMQP.ChannelMax,
 		OutTotal: int(n.memory.AMQPOut), InTotal: int(n.memory.AMQPIn), BlockedBuffer: int(c.AMQP.BlockedBuffer),
 	})
 }
@@ -54,15 +54,15 @@ func (n *node) openAMQP(log zerolog.Logger) frontEnd {
 func (n *node) openMQTT(log zerolog.Logger) frontEnd {
 	c := n.config
 	return mqtt.NewServer(mqtt.Config{Edge: n.door.Edge, Logger: log, CertificateFirst: c.MQTT.CertificateFirst, Limits: mqtt.Limits{
-		ConnectTimeout: c.Connections.HandshakeTimeout, MaximumPacketSize: c.MQTT.MaxPacket, ReceiveMaximum: c.MQTT.ReceiveMaximum,
-		KeepAlive: uint16(c.MQTT.MaxKeepAlive), OutTotal: int(n.memory.MQTTOut), InTotal: int(n.memory.MQTTIn),
+		ConnectTimeout: c.Connections.HandshakeTimeout, MaximumPacketSize: int(c.MQTT.MaxPacket), ReceiveMaximum: c.MQTT.ReceiveMaximum,
+		KeepAlive: uint16(c.MQTT.MaxKeepAlive / time.Second), OutTotal: int(n.memory.MQTTOut), InTotal: int(n.memory.MQTTIn),
 	}})
 }
 
 func (n *node) openKafka(log zerolog.Logger) (frontEnd, error) {
 	c := n.config
 	return kafka.NewServer(n.door.Edge, kafka.Config{
-		NodeID: int32(c.Node.ID), Node: n.replicas.ID(), ClusterID: n.replicas.ClusterID(), Log: log, MaxBatchBytes: c.Kafka.MaxBatch,
+		NodeID: int32(c.Node.ID), Node: n.replicas.ID(), ClusterID: n.replicas.ClusterID(), Log: log, MaxBatchBytes: int(c.Kafka.MaxBatch),
 		LoginTimeout: c.Connections.HandshakeTimeout, Advertise: c.Kafka.Advertise, AdvertiseTLS: c.Kafka.TLSAdvertise,
 		Brokers: n.brokers, Leader: n.servingID, Spread: c.Kafka.Leaders == "spread", Epoch: n.door.leadership, Settings: c.Settings(),
 		RequestMemory: int64(n.memory.KafkaRequests), FetchMemory: int64(n.memory.KafkaFetches),

@@ -10,7 +10,11 @@ type AMQP struct {
 	ClientAuth     string        `key:"client_auth" choice:"|off|request|require" about:"client certificates of AMQP over TLS; empty is tls.client_auth"`
 	MaxConnections int           `key:"max_connections" default:"0" min:"0" max:"10000000" about:"AMQP connections open at one time, 0 = no limit of its own"`
 	Heartbeat      time.Duration `key:"heartbeat" default:"60s" min:"1s" max:"18h" about:"heartbeat proposed to clients, whole seconds"`
-	FrameMax       int           `key:"frame_max" default:"131072" min:"8192" max:"16777216" about:"largest frame, in bytes"`
+	FrameMax       Bytes         `key:"frame_max" default:"128KiB" min:"8KiB" max:"16MiB" about:"largest frame"`
 	ChannelMax     int           `key:"channel_max" default:"2047" min:"1" max:"65535" about:"channels of a connection"`
 	BlockedBuffer  Bytes         `key:"blocked_buffer" default:"4MiB" min:"64KiB" about:"publishes kept for a client while an alarm holds them up"`
+}
+
+func (a *AMQP) check(p *problems) {
+	wholeSeconds(p, "amqp.heartbeat", a.Heartbeat)
 }

@@ -84,6 +84,7 @@ func (c *Config) check(p *problems) {
 	if c.Node.Data == "" {
 		p.add("node.data", "empty")
 	}
+	c.AMQP.check(p)
 	c.MQTT.check(p)
 	c.Kafka.check(p)
 	c.Memory.check(p)

@@ -11,7 +11,7 @@ import "time"
 //	key      its name in the file; the flag and the variable follow from it
 //	default  its value as it would be written in a variable
 //	choice   the texts allowed, separated by |
-//	min, max bounds of a number or a duration
+//	min, max bounds of a number, a size or a duration
 //	flag     the flag's name, if it is not section-key
 //	about    what it is, for help and documentation; what is in '' '' is the flag's argument
 //	secret   "yes": never shown

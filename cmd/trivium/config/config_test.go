@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 )
@@ -105,12 +106,12 @@ kafka:
   listen:
 proxy:
   trusted: 10.0.0.0/40
-`, []string{"TRIVIUM_AMQP_LISEN=x", "TRIVIUM_NODE_ID=one"}, []string{"--log-level", "loud", "--node-drain-timeout", "3", "--access-anonymous=maybe"})
+`, []string{"TRIVIUM_AMQP_LISEN=x", "TRIVIUM_NODE_ID=one"}, []string{"--log-level", "loud", "--node-drain-timeout", "3 parsecs", "--access-anonymous=maybe"})
 	want := []string{
 		"trivium.yaml:2 unknown key amqp.lisen", `trivium.yaml:3 amqp.listen "5672" is neither`, "trivium.yaml:4 unknown section ampq", "trivium.yaml:6 node must hold",
 		"mqtt.ws_path \"mqtt\" does not begin", "trivium.yaml:9 mqtt.max_packet 12 is not between 1024 and", "trivium.yaml:10 max_packet is there twice", "trivium.yaml:11 mqtt.proxy_protocol \"maybe\" is none of off, optional, required",
 		"trivium.yaml:13 kafka.advertise 0.0.0.0:9092 is no address", "trivium.yaml:14 kafka.listen has no value", "trivium.yaml:16 proxy.trusted", "environment unknown setting TRIVIUM_AMQP_LISEN",
-		"TRIVIUM_NODE_ID node.id \"one\" is not a whole number", "--log-level log.level \"loud\" is none of", "--node-drain-timeout node.drain_timeout \"3\" is no duration", "--access-anonymous access.anonymous",
+		"TRIVIUM_NODE_ID node.id \"one\" is not a whole number", "--log-level log.level \"loud\" is none of", "--node-drain-timeout node.drain_timeout \"3 parsecs\" is no duration", "--access-anonymous access.anonymous",
 	}
 	var got []string
 	for _, p := range problems {
@@ -223,6 +224,71 @@ func TestBytes(t *testing.T) {
 		if err := b.UnmarshalText([]byte(text)); err == nil {
 			t.Errorf("%q is %d", text, b)
 		}
+	}
+}
+
+// TestSizesAndDurationsHaveUnits: all settings of bytes or seconds take units, and plain
+// numbers, and say what is wrong with anything else.
+func TestSizesAndDurationsHaveUnits(t *testing.T) {
+	sizes, durations := 0, 0
+	for _, s := range newLoaded().Settings {
+		good, bad := map[string]string{}, []string{"", "-1", "many", "1.5", "0x10", "10 %", "99999999999999999999"}
+		switch s.field.Interface().(type) {
+		case Bytes:
+			sizes++
+			good["1024KiB"], good["1MiB"], good["1048576"] = "1MiB", "1MiB", "1MiB"
+			bad = append(bad, "1MB", "1m", "1KiBs", "5s")
+		case time.Duration:
+			durations++
+			good["5"], good["5s"], good["5000ms"] = "5s", "5s", "5s"
+			bad = append(bad, "1 day", "5S", "1MiB", "9223372037")
+		case int:
+			if strings.Contains(s.About, "bytes") || strings.Contains(s.About, "seconds") {
+				t.Errorf("%s takes a plain number only: %s", s.Name, s.About)
+			}
+		}
+		if len(good) == 0 {
+			continue
+		}
+		s.lo, s.hi = "", "" // what the bounds are is not what this is about
+		for text, want := range good {
+			l, problems := load(t, "", []string{s.Env + "=" + text}, nil)
+			if got := l.byName[s.Name].Value(); got != want && len(problems) == 0 {
+				t.Errorf("%s=%s is %s", s.Env, text, got)
+			}
+			if err := s.set(text, FromFlag, "--"+s.Flag); err != nil || s.Value() != want {
+				t.Errorf("--%s %s: %s %v", s.Flag, text, s.Value(), err)
+			}
+		}
+		for _, text := range bad {
+			_, problems := load(t, "", nil, []string{"--" + s.Flag, text})
+			if len(problems) != 1 || !strings.HasPrefix(problems[0].String(), s.Name+": ") {
+				t.Errorf("--%s %s: %v", s.Flag, text, problems)
+			}
+		}
+	}
+	if sizes == 0 || durations == 0 {
+		t.Errorf("%d sizes and %d durations", sizes, durations)
+	}
+}
+
+// TestWhatIsToldInSecondsIsWhole: heartbeats and keep alives have no fractions on the wire.
+func TestWhatIsToldInSecondsIsWhole(t *testing.T) {
+	l, problems := load(t, "mqtt: {max_keep_alive: 90, max_packet: 65536}\namqp: {heartbeat: 1m, frame_max: 64KiB}\nbacklog: {bytes: 1GiB}\n", nil, nil)
+	if c := l.Config; len(problems) > 0 || c.MQTT.MaxKeepAlive != 90*time.Second || c.MQTT.MaxPacket != 1<<16 || c.AMQP.FrameMax != 1<<16 || c.Backlog.Bytes != 1<<30 {
+		t.Errorf("%+v %v", c, problems)
+	}
+	for _, setting := range []string{"amqp.heartbeat", "mqtt.max_keep_alive"} {
+		_, problems := load(t, "", nil, []string{"--" + l.byName[setting].Flag, "1500ms"})
+		if len(problems) != 1 || !strings.HasPrefix(problems[0].String(), setting+": 1.5s is no whole number of seconds") {
+			t.Errorf("%v", problems)
+		}
+	}
+	if _, problems := load(t, "", nil, []string{"--mqtt-max-keep-alive", "20h"}); len(problems) != 1 || !strings.Contains(problems[0].Text, "20h is not between 0s and 65535s") {
+		t.Errorf("%v", problems)
+	}
+	if _, problems := load(t, "", nil, []string{"--disk-low", "1KiB"}); len(problems) != 1 || !strings.Contains(problems[0].Text, "1KiB is less than 1MiB") {
+		t.Errorf("%v", problems)
 	}
 }
 

@@ -15,7 +15,7 @@ type Kafka struct {
 	ClientAuth     string  `key:"client_auth" choice:"|off|request|require" about:"client certificates of Kafka over TLS; empty is tls.client_auth"`
 	MaxConnections int     `key:"max_connections" default:"0" min:"0" max:"10000000" about:"Kafka connections open at one time, 0 = no limit of its own"`
 	Leaders        string  `key:"leaders" default:"serving" choice:"serving|spread" about:"which nodes Kafka clients are told as leaders of partitions: the one that serves, or all, each of some"`
-	MaxBatch       int     `key:"max_batch" default:"1048588" min:"1024" max:"16777216" about:"largest batch, in bytes"`
+	MaxBatch       Bytes   `key:"max_batch" default:"1048588" min:"1KiB" max:"16MiB" about:"largest batch"`
 }
 
 func (k *Kafka) check(p *problems) {

@@ -62,6 +62,9 @@ func (s *Setting) bounds(text string) error {
 		return fmt.Errorf("%q is none of %s", text, strings.Join(slices.DeleteFunc(slices.Clone(s.choice), func(c string) bool { return c == "" }), ", "))
 	}
 	if s.lo != "" && compare(s.field, s.lo) < 0 || s.hi != "" && compare(s.field, s.hi) > 0 {
+		if s.hi == "" {
+			return fmt.Errorf("%s is less than %s", text, s.lo)
+		}
 		return fmt.Errorf("%s is not between %s and %s", text, s.lo, s.hi)
 	}
 	return nil

@@ -14,18 +14,18 @@ type Storage struct {
 
 // Retention is what stays of what has been settled.
 type Retention struct {
-	Budget int `key:"budget" default:"0" min:"0" about:"bytes of settled records that the node keeps in all, 0 = a fifth of the volume, at most 50 GiB"`
+	Budget Bytes `key:"budget" default:"0" about:"settled records that the node keeps in all, 0 = a fifth of the volume, at most 50 GiB"`
 }
 
 // Retained bounds the retained messages of each tenant.
 type Retained struct {
-	Messages int `key:"messages" default:"2000000" min:"1" about:"retained messages of a tenant"`
-	Bytes    int `key:"bytes" default:"1073741824" min:"1" about:"bytes of them with their names"`
+	Messages int   `key:"messages" default:"2000000" min:"1" about:"retained messages of a tenant"`
+	Bytes    Bytes `key:"bytes" default:"1GiB" min:"1" about:"size of them with their names"`
 }
 
 // Backlog bounds what waits for a session.
 type Backlog struct {
-	Bytes int           `key:"bytes" default:"268435456" min:"1" about:"bytes that wait for a session on one topic; beyond them the oldest messages are dropped"`
+	Bytes Bytes         `key:"bytes" default:"256MiB" min:"1" about:"what waits for a session on one topic; beyond that the oldest messages are dropped"`
 	Age   time.Duration `key:"age" default:"168h" min:"1s" about:"how long they wait"`
 }
 

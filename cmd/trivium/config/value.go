@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
 	"reflect"
@@ -65,7 +66,8 @@ func (n Networks) MarshalText() ([]byte, error) {
 	return []byte(strings.Join(texts, ",")), nil
 }
 
-// Bytes is a number of bytes; texts may end in KiB, MiB, GiB or TiB.
+// Bytes is a number of bytes; texts may end in KiB, MiB, GiB or TiB. Those are all units
+// there are: MB means 2^20 bytes to some and 10^6 to others.
 type Bytes int64
 
 var byteUnits = []struct {
@@ -84,7 +86,7 @@ func (b *Bytes) UnmarshalText(text []byte) error {
 	}
 	n, err := strconv.ParseInt(number, 10, 64)
 	if err != nil || n < 0 || n > int64(1<<62/unit) {
-		return fmt.Errorf("%q is no number of bytes such as 64MiB", text)
+		return fmt.Errorf("%q is no size: a number with KiB, MiB, GiB or TiB, or of bytes", text)
 	}
 	*b = Bytes(n) * unit
 	return nil
@@ -98,6 +100,25 @@ func (b Bytes) MarshalText() ([]byte, error) {
 		}
 	}
 	return []byte(strconv.FormatInt(int64(b), 10)), nil
+}
+
+// duration reads a duration: one with units, as in Go, or a whole number of seconds.
+func duration(text string) (time.Duration, error) {
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil && max(n, -n) <= int64(math.MaxInt64/time.Second) {
+		return time.Duration(n) * time.Second, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return 0, fmt.Errorf("%q is no duration: such as 500ms, 10s or 1h30m, or a number of seconds", text)
+	}
+	return d, nil
+}
+
+// wholeSeconds refuses a duration that a protocol cannot tell a client.
+func wholeSeconds(p *problems, setting string, d time.Duration) {
+	if d%time.Second != 0 {
+		p.add(setting, "%v is no whole number of seconds", d)
+	}
 }
 
 // split cuts a list.
@@ -119,9 +140,9 @@ func parse(f reflect.Value, text string) error {
 	case textValue:
 		return v.UnmarshalText([]byte(text))
 	case *time.Duration:
-		d, err := time.ParseDuration(text)
+		d, err := duration(text)
 		if err != nil {
-			return fmt.Errorf("%q is no duration such as 10s or 5m", text)
+			return err
 		}
 		*v = d
 	case *string:
