@@ -1,8 +1,6 @@
 package mqtt
 
 import (
-	"time"
-
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/protocols/mqtt/wire"
 )
@@ -44,7 +42,7 @@ func (s *sender) holdBack(id uint16, fr frame, expires int64) {
 
 // Pinned implements kernel.Pinner: the PUBLISH packets go out.
 func (f *feed) Pinned(numbers []uint16, err error) {
-	now := time.Now().UnixMilli()
+	now := kernel.Millis()
 	s := &f.conn.out
 	s.mu.Lock()
 	for _, id := range numbers {

@@ -3,7 +3,6 @@ package mqtt
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/kernel/broker"
@@ -224,7 +223,7 @@ func (s *sender) again(d *slot, v *kernel.View) bool {
 // sendAgain is again for the message in s.msg; e is the delivery in the window. mu is
 // held.
 func (s *sender) sendAgain(d, e *slot, retain bool) bool {
-	m, now := &s.msg, time.Now().UnixMilli()
+	m, now := &s.msg, kernel.Millis()
 	fr := s.frameOf(d.feed, m)
 	fr.QoS, fr.ID, fr.Dup = d.qos, d.id, true
 	fr.Retain = fr.Retain || retain
