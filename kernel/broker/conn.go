@@ -65,14 +65,14 @@ func (b *Broker) connect(id kernel.Identity, info kernel.ConnectionInfo, end fun
 		return nil, noTenant(id.Tenant)
 	}
 	c := &Conn{
-		b: b, identity: id, about: info, tenant: t, counters: b.Counters(info.Protocol), since: b.now(),
+		b: b, identity: id, about: info, tenant: t, counters: b.node.countersOf(&info), since: b.now(),
 		stop: make(chan struct{}), done: make(chan struct{}), ended: end, operator: operator,
 		member: make(map[*Member]struct{}), attach: make(map[*Session]struct{}),
 	}
 	b.lockReplacing(info.Token)
 	defer b.mu.Unlock()
 	if b.retired {
-		c.counters.Refused.Add(1)
+		b.Counters(info.Protocol).Refused.Add(1)
 		return nil, errStopping()
 	}
 	if t.isDropped() {
@@ -84,7 +84,9 @@ func (b *Broker) connect(id kernel.Identity, info kernel.ConnectionInfo, end fun
 	if info.Token != "" {
 		b.tokens[info.Token] = c
 	}
-	c.counters.Opened.Add(1)
+	if c.counted() {
+		c.counters.Opened.Add(1)
+	}
 	return c, nil
 }
 
@@ -105,15 +107,19 @@ func (b *Broker) lockReplacing(token string) {
 	}
 }
 
+// counted reports whether opening and closing is counted here: of a client whose socket is
+// at this node its edge does that, which may link it several times.
+func (c *Conn) counted() bool { return c.about.Token == "" || c.about.Node != "" }
+
 // ID returns the connection's number.
 func (c *Conn) ID() kernel.ConnectionID { return c.id }
 
 // Identity returns who the connection acts as.
 func (c *Conn) Identity() kernel.Identity { return c.identity }
 
-// Counters of one protocol (shared by its connections; atomics). The kernel
-// counts what passes through it; what an adapter refuses itself is its to
-// count.
+// Counters of one protocol (shared by its connections; atomics), if the client's socket is
+// at this node. The kernel counts what passes through it; what an adapter refuses itself is
+// its to count.
 func (c *Conn) Counters() *Counters { return c.counters }
 
 // askToEnd tells the adapter, once, that the node wants the connection closed.
@@ -192,7 +198,9 @@ func (c *Conn) Close() {
 	}
 	last := len(c.b.conns) == 0 && c.b.closing
 	c.b.mu.Unlock()
-	c.counters.Closed.Add(1)
+	if c.counted() {
+		c.counters.Closed.Add(1)
+	}
 	close(c.done)
 	if last {
 		c.b.drained()

@@ -121,13 +121,3 @@ func (c *Conn) feedBatch(list []*route.Live, name string, batch []byte) {
 		c.feed(list, &m)
 	}
 }
-
-// countBatch counts the records of a batch; the payload is counted as stored,
-// compressed or not.
-func (c *Conn) countBatch(batch []byte) {
-	if len(batch) < record.HeaderSize {
-		return
-	}
-	c.counters.In.Add(uint64(record.Count(batch)))
-	c.counters.InBytes.Add(uint64(len(batch) - record.HeaderSize))
-}

@@ -161,7 +161,7 @@ func (m *Member) Settle(o kernel.Outcome, partition int32, first, last int64) {
 func (m *Member) Acquire(max int, fn func(batch []kernel.Delivery, ready int64)) error {
 	m.group.expiry.touch(m.conn.b)
 	return m.m.Acquire(max, func(batch []kernel.Delivery, ready int64) {
-		m.counters.delivered(batch, !m.settles)
+		m.counters.Delivered(batch, !m.settles)
 		fn(batch, ready)
 	})
 }
@@ -275,7 +275,7 @@ func (t *tap) close() {
 
 // Deliver implements kernel.Consumer.
 func (t *tap) Deliver(batch []kernel.Delivery) {
-	t.counters.delivered(batch, t.settles)
+	t.counters.Delivered(batch, t.settles)
 	t.Consumer.Deliver(batch)
 }
 
@@ -283,16 +283,4 @@ func (t *tap) Deliver(batch []kernel.Delivery) {
 func (t *tap) Admit(records, bytes int) bool {
 	a, ok := t.Consumer.(kernel.Admitter)
 	return !ok || a.Admit(records, bytes)
-}
-
-func (c *Counters) delivered(batch []kernel.Delivery, settled bool) {
-	bytes := 0
-	for i := range batch {
-		bytes += len(batch[i].Record.Value)
-	}
-	c.Out.Add(uint64(len(batch)))
-	c.OutBytes.Add(uint64(bytes))
-	if settled {
-		c.Settled.Add(uint64(len(batch)))
-	}
 }

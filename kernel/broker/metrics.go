@@ -18,17 +18,6 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 
 // The metrics. Their names are part of the operator's interface.
 var (
-	descReceived  = desc("messages_received_total", "Messages accepted from publishers.", "protocol")
-	descReceivedB = desc("messages_received_bytes_total", "Payload of messages accepted from publishers.", "protocol")
-	descDelivered = desc("messages_delivered_total", "Messages handed to consumers.", "protocol")
-	descDeliverdB = desc("messages_delivered_bytes_total", "Payload of messages handed to consumers.", "protocol")
-	descSettled   = desc("messages_settled_total", "Messages acknowledged, refused or settled as they were handed out.", "protocol")
-	descDropped   = desc("messages_dropped_total", "Messages to session-less subscribers dropped at a full buffer.", "protocol")
-	descCut       = desc("messages_headers_dropped_total", "Messages handed to consumers without headers that are larger than the client takes.", "protocol")
-	descOpened    = desc("connections_opened_total", "Connections opened.", "protocol")
-	descClosed    = desc("connections_closed_total", "Connections closed.", "protocol")
-	descRefused   = desc("connections_refused_total", "Connections refused.", "protocol")
-
 	descBacklog  = desc("session_backlog_dropped_total", "Messages dropped because the backlog of a session was over its limit.")
 	descRetained = desc("retained_messages", "Retained messages.")
 
@@ -41,7 +30,6 @@ var (
 	descAlarm    = desc("alarm", "1 while the node is short of that and refuses publishes.", "resource")
 	descRaised   = desc("alarms_total", "How often the node has become short of that.", "resource")
 	descDiskFree = desc("disk_free_bytes", "Free bytes of the volume of the data directory.")
-	descShed     = desc("publishes_shed_total", "Publishes without an answer (MQTT QoS 0) that were refused, and so lost.", "protocol")
 	descPressed  = desc("publishes_refused_total", "Publishes refused because the node was short of disk or memory.", "placement")
 
 	descConnections = desc("connections", "Connections open now.")
@@ -91,20 +79,6 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v)
 	}
 	o := c.b.Overview()
-	for protocol, n := range o.Protocols {
-		p := string(protocol)
-		count(descReceived, float64(n.In.Load()), p)
-		count(descReceivedB, float64(n.InBytes.Load()), p)
-		count(descDelivered, float64(n.Out.Load()), p)
-		count(descDeliverdB, float64(n.OutBytes.Load()), p)
-		count(descSettled, float64(n.Settled.Load()), p)
-		count(descDropped, float64(n.Dropped.Load()), p)
-		count(descCut, float64(n.Cut.Load()), p)
-		count(descShed, float64(n.Shed.Load()), p)
-		count(descOpened, float64(n.Opened.Load()), p)
-		count(descClosed, float64(n.Closed.Load()), p)
-		count(descRefused, float64(n.Refused.Load()), p)
-	}
 	count(descBacklog, float64(c.b.backlogs.dropped.Load()))
 	gauge(descRetained, float64(c.b.retained.count()))
 	gauge(descDiskFree, float64(o.DiskFree))

@@ -4,7 +4,36 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
 )
+
+// TestTrafficShowsWhereNobodyIsServed: a node that does not serve has clients all the same.
+func TestTrafficShowsWhereNobodyIsServed(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	n, err := OpenNode(soon(t), Config{DataDir: t.TempDir(), Logger: zerolog.Nop(), Registerer: reg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	n.Counters("p").Received(2, 30)
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]float64{"trivium_messages_received_total": 2, "trivium_messages_received_bytes_total": 30, "trivium_messages_delivered_total": 0}
+	for _, f := range families {
+		if v, ok := want[f.GetName()]; ok && len(f.GetMetric()) == 1 && f.GetMetric()[0].GetCounter().GetValue() == v {
+			delete(want, f.GetName())
+		}
+	}
+	if len(want) > 0 {
+		t.Errorf("missing: %v", want)
+	}
+}
 
 // TestMetricsGoWithTheFacade: the metrics of a facade are gone when it is closed, also
 // those that have come since it began, so that the next one can register its own.

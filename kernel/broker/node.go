@@ -28,6 +28,7 @@ type Node struct {
 	file     nodeFile
 	alarms   *alarms
 	traffic  traffic
+	away     traffic // of clients of other nodes that this one serves
 
 	replicas // in the order of opening
 

@@ -37,6 +37,9 @@ func (c replicaCollector) Describe(ch chan<- *prometheus.Desc) {
 		descWhole, descPulled, descPulledB, descRebased, descLapses, descExpiry} {
 		ch <- d
 	}
+	for _, d := range trafficDescs {
+		ch <- d
+	}
 }
 
 // Collect implements prometheus.Collector.
@@ -45,6 +48,7 @@ func (c replicaCollector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	n := c.n
+	n.traffic.collect(ch)
 	gauge(descServing, flag(n.facade.Load() != nil))
 	gauge(descWhole, flag(n.durable.Whole()))
 	if n.cluster != nil {

@@ -134,8 +134,7 @@ func (p *Publisher) send(to *plan, r *kernel.Record, token uint64) (int, error) 
 	if err := p.store(legs, r, token); err != nil {
 		return 0, err
 	}
-	p.conn.counters.In.Add(1)
-	p.conn.counters.InBytes.Add(uint64(len(r.Value)))
+	p.conn.counters.Received(1, len(r.Value))
 	if len(to.live) > 0 {
 		p.live = kernel.LiveMessage{Name: to.name, Record: r, Origin: p.conn.id}
 		p.conn.feed(to.live, &p.live)
@@ -299,7 +298,7 @@ func (p *Publisher) ToPartition(kt *kernel.Topic, partition int32, batch []byte,
 		return err
 	}
 	p.sent++
-	c.countBatch(batch)
+	c.counters.Received(BatchPayload(batch))
 	if len(p.log.live) > 0 {
 		c.feedBatch(p.log.live, rt.Name, batch)
 	}

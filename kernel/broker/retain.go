@@ -284,8 +284,7 @@ func (p *Publisher) sendKeyed(to *plan, r *kernel.Record, token uint64) (int, er
 	}
 	k.taken = true
 	p.sent++
-	p.conn.counters.In.Add(1)
-	p.conn.counters.InBytes.Add(uint64(len(r.Value)))
+	p.conn.counters.Received(1, len(r.Value))
 	if len(to.live) > 0 {
 		p.live = kernel.LiveMessage{Name: to.name, Record: r, Origin: p.conn.id}
 		p.conn.feed(to.live, &p.live)

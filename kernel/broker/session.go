@@ -309,8 +309,8 @@ func (h *Session) attach(sub *subscription, handle uint64, to kernel.Consumer, l
 
 // attachLive feeds a subscription from memory, in place of old.
 func (h *Session) attachLive(sub *subscription, handle uint64, live kernel.LiveSubscriber, old *feeding) {
-	n := h.conn.counters
-	feed := &route.Feed{To: live, Slow: &h.slow, Out: &n.Out, OutBytes: &n.OutBytes, Dropped: &n.Dropped}
+	n, here := h.conn.counters, h.conn.b.Counters(h.conn.about.Protocol)
+	feed := &route.Feed{To: live, Slow: &h.slow, Out: &n.Out, OutBytes: &n.OutBytes, Dropped: &here.Dropped}
 	t := h.conn.tenant
 	t.mu.Lock()
 	t.lives++

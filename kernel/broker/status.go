@@ -3,59 +3,11 @@ package broker
 import (
 	"cmp"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/kernel/route"
 )
-
-// Counters count one protocol's traffic since start.
-type Counters struct {
-	In       atomic.Uint64 // records accepted from publishers
-	InBytes  atomic.Uint64 // their payload
-	Out      atomic.Uint64 // records handed to clients
-	OutBytes atomic.Uint64
-	Settled  atomic.Uint64 // records accepted, refused or auto-settled by members
-	Dropped  atomic.Uint64 // live messages dropped at a full buffer
-	Cut      atomic.Uint64 // records handed out without headers that the client could not take
-	Shed     atomic.Uint64 // publishes without an answer that were refused, counted by the adapter
-	Opened   atomic.Uint64 // connections opened
-	Closed   atomic.Uint64
-	Refused  atomic.Uint64 // failed authentications and refused connections
-}
-
-// traffic keeps the counters of a node, which outlast the leaderships.
-type traffic struct {
-	mu   sync.Mutex
-	list map[kernel.Protocol]*Counters
-}
-
-// Counters returns the counters of a protocol's clients, of those that this node serves
-// and of those that are connected to it.
-func (n *Node) Counters(p kernel.Protocol) *Counters {
-	t := &n.traffic
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	c, ok := t.list[p]
-	if !ok {
-		c = &Counters{}
-		if t.list == nil {
-			t.list = make(map[kernel.Protocol]*Counters)
-		}
-		t.list[p] = c
-	}
-	return c
-}
-
-func (t *traffic) each(fn func(kernel.Protocol, *Counters)) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for p, c := range t.list {
-		fn(p, c)
-	}
-}
 
 // QueueStatus is one queue or share group in listings.
 type QueueStatus struct {
@@ -79,11 +31,12 @@ type Overview struct {
 	Members     int
 	Ready       int64
 	Held        int64
-	Protocols   map[kernel.Protocol]*Counters
-	Syncs       uint64 // fsyncs of the write-ahead log since start
-	LogBytes    uint64 // bytes appended to it
-	DiskFree    int64  // bytes of the volume, as last looked
-	DiskLow     int64  // below which publishes are refused
+	Protocols   map[kernel.Protocol]*Counters // of clients whose sockets are here
+	Away        map[kernel.Protocol]*Counters // of those at other nodes, which this one serves: what is read by offset is not among it
+	Syncs       uint64                        // fsyncs of the write-ahead log since start
+	LogBytes    uint64                        // bytes appended to it
+	DiskFree    int64                         // bytes of the volume, as last looked
+	DiskLow     int64                         // below which publishes are refused
 }
 
 // Overview returns the totals now. Queues counts queues and shares; Ready, Held
@@ -91,14 +44,13 @@ type Overview struct {
 func (b *Broker) Overview() Overview {
 	wal := b.node.wal.Stats()
 	o := Overview{
-		NodeID: b.node.file.Node, Version: b.node.cfg.Version, Started: b.started, Protocols: make(map[kernel.Protocol]*Counters),
+		NodeID: b.node.file.Node, Version: b.node.cfg.Version, Started: b.started, Protocols: b.node.traffic.all(), Away: b.node.away.all(),
 		Syncs: uint64(wal.Syncs), LogBytes: uint64(wal.AppendedBytes),
 	}
 	o.DiskFree, o.DiskLow = b.durable.Disk()
 	b.mu.Lock()
 	o.Connections = len(b.conns)
 	b.mu.Unlock()
-	b.node.traffic.each(func(p kernel.Protocol, n *Counters) { o.Protocols[p] = n })
 	for _, t := range b.tenants.load() {
 		o.Exchanges++ // the default one, which no table holds
 		t.table.Load().Exchanges(func(kernel.Exchange) { o.Exchanges++ })

@@ -82,6 +82,7 @@ func (e *Edge) ConnectWithin(ctx context.Context, id kernel.Identity, info kerne
 		c.cancel()
 		return nil, err
 	}
+	c.Counters().Opened.Add(1)
 	e.mu.Lock()
 	e.conns[c] = struct{}{}
 	e.mu.Unlock()
@@ -98,6 +99,9 @@ func (c *Conn) connect(h *served) (*link, error) {
 	in, err := h.Connect(c.id, c.info, l.end)
 	if err != nil {
 		return nil, err
+	}
+	if far, ok := in.(Counting); ok {
+		far.CountIn(c.Counters())
 	}
 	l.Link = in
 	c.number.Store(uint64(in.ID())) // before anything comes through it, and after all of the one before
@@ -296,8 +300,12 @@ func (c *Conn) restore(l *link) error {
 // Close is broker.Conn.Close.
 func (c *Conn) Close() {
 	c.mu.Lock()
+	again := c.closed
 	c.closed = true
 	c.mu.Unlock()
+	if !again {
+		c.Counters().Closed.Add(1)
+	}
 	c.cancel()
 	c.work.Wait()
 	c.e.mu.Lock()

@@ -29,7 +29,7 @@ const (
 
 // Config is what an Edge is made from.
 type Config struct {
-	// Counters are the node's (broker.Node.Counters).
+	// Counters are the node's (broker.Node.Counters); nil = nobody looks at them.
 	Counters func(kernel.Protocol) *broker.Counters
 	// Replica reads what is far behind the end of logs, in the place of a host at another
 	// node (broker.Node); nil = nobody does.
@@ -67,6 +67,9 @@ type served struct{ Host }
 func New(cfg Config) *Edge {
 	if cfg.Patience == 0 {
 		cfg.Patience = DefaultPatience
+	}
+	if cfg.Counters == nil {
+		cfg.Counters = func(kernel.Protocol) *broker.Counters { return &broker.Counters{} }
 	}
 	return &Edge{
 		cfg: cfg, linking: make(chan struct{}, linking), muster: muster{back: make(chan struct{})},

@@ -57,6 +57,14 @@ type Link interface {
 	Publisher(done kernel.Completion) Publisher
 }
 
+// Counting is a Link that counts what the client gets and gives, as broker.Conn does where
+// that is at the client's node.
+type Counting interface {
+	Link
+	// CountIn says in what; it is called once, before anything passes.
+	CountIn(*broker.Counters)
+}
+
 // Member is a place in a share group (broker.Member).
 type Member interface {
 	Type() kernel.QueueType

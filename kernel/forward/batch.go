@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/broker"
 	"github.com/trivium-mq/trivium/kernel/edge"
 	"github.com/trivium-mq/trivium/metasvc/codec"
 )
@@ -29,8 +30,8 @@ func (p *publisher) ToPartition(t *kernel.Topic, partition int32, batch []byte, 
 		return err
 	}
 	number := p.next
-	p.begin(token, size+publishCost, false)
-	p.at(number).batch = true
+	records, payload := broker.BatchPayload(batch)
+	p.begin(flight{token: token, size: size + publishCost, records: int32(records), payload: int32(payload), batch: true}, false)
 	o.grow(size)
 	start := o.begin(kindBatch)
 	b := codec.AppendUint(codec.AppendUint(o.buf, p.id), number)
@@ -52,6 +53,7 @@ func (l *link) onStored(r *reader) error {
 		return fmt.Errorf("%w: the outcome of no batch", errMalformed)
 	}
 	l.finished = append(l.finished[:0], finished{token: p.at(n).token, err: reason, batch: true, offset: offset})
+	l.took(p.at(n))
 	p.land(p.at(n))
 	l.changed.Broadcast()
 	l.out.mu.Unlock()

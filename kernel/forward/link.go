@@ -36,6 +36,7 @@ type link struct {
 	alarms   atomic.Pointer[broker.Alarms]
 	watch    atomic.Pointer[func()]
 	id       kernel.ConnectionID // known once the link is open; 0 = of an earlier version
+	traffic  *broker.Counters    // see CountIn
 
 	// the reader's
 	frames   frames
@@ -59,12 +60,12 @@ type link struct {
 	recall recall // what the node has said of topics
 }
 
-var _ edge.Link = (*link)(nil)
+var _ edge.Counting = (*link)(nil)
 
 func newLink(s Stream, channels kernel.ChannelLister, tell func(error)) *link {
 	l := &link{
 		stream: s, channels: channels, tell: tell, slots: make(chan struct{}, maxCalls),
-		opened: make(chan error, 1), ended: make(chan struct{}), done: make(chan struct{}),
+		traffic: &broker.Counters{}, opened: make(chan error, 1), ended: make(chan struct{}), done: make(chan struct{}),
 		calls: make(map[uint64]*call), publishers: make(map[uint64]*publisher), members: make(map[uint64]*member),
 	}
 	l.changed = sync.NewCond(&l.out.mu)
@@ -295,6 +296,13 @@ func (l *link) describe(r *reader) error {
 	l.out.end(start)
 	l.out.mu.Unlock()
 	return r.done(kindDescribe)
+}
+
+// CountIn implements edge.Counting. Until it is called nobody looks at what is counted.
+func (l *link) CountIn(n *broker.Counters) {
+	l.out.mu.Lock()
+	defer l.out.mu.Unlock()
+	l.traffic = n
 }
 
 // ID implements edge.Link.

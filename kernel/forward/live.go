@@ -107,7 +107,15 @@ func (l *link) offer(m *liveMessage) bool {
 	l.out.mu.Lock()
 	f := v.feeds[m.feed]
 	l.out.mu.Unlock()
-	return f == nil || f.to.Live(&m.message, f.handle)
+	if f == nil {
+		return true
+	}
+	if !f.to.Live(&m.message, f.handle) {
+		return false
+	}
+	l.traffic.Out.Add(1)
+	l.traffic.OutBytes.Add(uint64(len(m.record.Value)))
+	return true
 }
 
 // ackLive notes that bytes were taken. The caller holds out.mu.

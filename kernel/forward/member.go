@@ -156,6 +156,9 @@ func (m *member) Settle(o kernel.Outcome, partition int32, first, last int64) {
 	l.out.mu.Lock()
 	defer l.out.mu.Unlock()
 	l.number(kindSettle, m.id, int64(o), int64(partition), first, last-first)
+	if o != kernel.Release {
+		l.traffic.Settled.Add(uint64(last-first) + 1)
+	}
 }
 
 // onDeliver hands out what has come.
@@ -234,6 +237,7 @@ func (m *member) offer(batch []kernel.Delivery, bytes int) bool {
 	if bytes >= kernel.LargeDelivery && m.large != nil && !m.large.Admit(len(batch), bytes) {
 		return false
 	}
+	m.link.traffic.Delivered(batch, m.auto)
 	m.to.Deliver(batch)
 	return true
 }
@@ -352,6 +356,7 @@ func (m *member) Acquire(max int, fn func(batch []kernel.Delivery, ready int64))
 			}
 			ready := r.Int()
 			if m.link.batch.read(r) == nil {
+				m.link.traffic.Delivered(m.link.batch.batch, m.auto)
 				fn(m.link.batch.batch, ready)
 			}
 			m.link.batch.reset()

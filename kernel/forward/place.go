@@ -95,6 +95,9 @@ func (m *member) pin(k kind, id kernel.PinID, at kernel.Place) {
 		m.pins++
 		l.members[m.id] = m
 	}
+	if k == kindTake || k == kindRefuse {
+		l.traffic.Settled.Add(1)
+	}
 	start := l.out.begin(k)
 	l.out.buf = appendPinID(codec.AppendUint(l.out.buf, m.id), id)
 	if k != kindUnpin {

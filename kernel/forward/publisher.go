@@ -23,8 +23,10 @@ const (
 type flight struct {
 	token uint64
 	size  int
-	state flightState
-	batch bool // for a partition
+	// what is counted if the broker takes it
+	records, payload int32
+	state            flightState
+	batch            bool // for a partition
 }
 
 type flightState uint8
@@ -129,7 +131,7 @@ func (p *publisher) publish(retain bool, exchange, key string, r *kernel.Record,
 		o.mu.Unlock()
 		return 0, err
 	}
-	p.begin(token, size+publishCost, opt.Mandatory)
+	p.begin(flight{token: token, size: size + publishCost, records: 1, payload: int32(len(r.Value))}, opt.Mandatory)
 	o.grow(size + headSize)
 	start := o.begin(kindPublish)
 	o.buf = append(append(o.buf, p.head...), r.Value...)
@@ -162,7 +164,7 @@ func (l *link) admit(size int, hasty bool) error {
 }
 
 // begin notes a publish. The caller holds out.mu.
-func (p *publisher) begin(token uint64, size int, mandatory bool) {
+func (p *publisher) begin(f flight, mandatory bool) {
 	if p.next-p.base == uint64(len(p.ring)) {
 		old := p.ring
 		p.ring = make([]flight, max(2*len(old), minRing))
@@ -170,7 +172,6 @@ func (p *publisher) begin(token uint64, size int, mandatory bool) {
 			*p.at(n) = old[n&uint64(len(old)-1)]
 		}
 	}
-	f := flight{token: token, size: size}
 	if mandatory {
 		f.state, p.asks = asking, true
 	}
@@ -191,6 +192,9 @@ func (p *publisher) land(f *flight) {
 		p.ring = nil
 	}
 }
+
+// took counts a publish that the broker has taken, whatever became of it then.
+func (l *link) took(f *flight) { l.traffic.Received(int(f.records), int(f.payload)) }
 
 // onOutcomes handles outcomes in runs. Those before what is wrong with them are told.
 func (l *link) onOutcomes(r *reader) error {
@@ -227,6 +231,7 @@ func (p *publisher) landRuns(r *reader) error {
 				return fmt.Errorf("%w: a second outcome of a publish", errMalformed)
 			}
 			p.link.finished = append(p.link.finished, finished{token: f.token, err: err})
+			p.link.took(f)
 			p.land(f)
 		}
 	}

@@ -124,15 +124,17 @@ func (s *Server) listeners(node string) ([]listenerInfo, []contextInfo) {
 	return list, contexts
 }
 
-// totals sums the protocols up.
+// totals sums the protocols up, of all clients that the node serves.
 func totals(o *broker.Overview) (all counts, opened, closed uint64) {
 	all.ready, all.held = o.Ready, o.Held
-	for _, c := range o.Protocols {
-		all.published += c.In.Load()
-		all.delivered += c.Out.Load()
-		all.settled += c.Settled.Load()
-		opened += c.Opened.Load()
-		closed += c.Closed.Load()
+	for _, where := range []map[kernel.Protocol]*broker.Counters{o.Protocols, o.Away} {
+		for _, c := range where {
+			all.published += c.In.Load()
+			all.delivered += c.Out.Load()
+			all.settled += c.Settled.Load()
+			opened += c.Opened.Load()
+			closed += c.Closed.Load()
+		}
 	}
 	return all, opened, closed
 }
