@@ -36,7 +36,12 @@ func (a *arena) broken(n *harness.Node, r harness.Rule) {
 // It is started again as a supervisor would.
 func (a *arena) failed(n *harness.Node) {
 	a.must(n.Break(harness.Rule{Op: "sync", Name: "*.wal", Times: 1, Error: "EIO"}), "break node %d", n.ID)
-	a.hold(4 * time.Second)
+	select {
+	case <-n.Ended():
+	case <-time.After(healed):
+		a.t.Errorf("node %d goes on although a sync has failed", n.ID)
+	}
+	a.hold(2 * time.Second)
 	n.Kill()
 	a.must(n.Run(), "start node %d after a sync had failed", n.ID)
 }

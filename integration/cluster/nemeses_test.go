@@ -42,6 +42,18 @@ func TestDisks(t *testing.T) {
 	a.judge()
 }
 
+// TestBits: a bit of the log and of the segments of a node has changed, under load.
+func TestBits(t *testing.T) {
+	full(t)
+	a := newArena(t, harness.ClusterConfig{Nodes: 3}, 9)
+	produceBulk(t, a.c.Nodes, 0, 400) // enough for segments
+	for _, n := range ofBits {
+		a.strike(n)
+	}
+	readBulk(t, a.leader(), 400)
+	a.judge()
+}
+
 // TestChaos: all nemeses in random order for TRIVIUM_CHAOS minutes, in rounds of
 // five minutes with a new cluster each; every second one loses with a kill what
 // was not synced.
@@ -51,7 +63,7 @@ func TestChaos(t *testing.T) {
 		t.Skip("make chaos runs this")
 	}
 	begin, s := time.Now(), seed(t)
-	all := slices.Concat(ofProcesses, ofLinks, ofDisks, ofTime)
+	all := slices.Concat(ofProcesses, ofLinks, ofDisks, ofTime, ofBits)
 	for round := uint64(0); time.Since(begin) < time.Duration(minutes*float64(time.Minute)); round++ {
 		if !t.Run(strconv.FormatUint(s+round, 10), func(t *testing.T) {
 			t.Logf("replay with TRIVIUM_SEED=%d", s+round)

@@ -37,6 +37,14 @@ var ofTime = []nemesis{
 	{"replace a node", (*arena).replace},
 }
 
+// ofBits change a bit of what a node has on its disk while it is down; they are for
+// TestChaos, each has a test of its own.
+var ofBits = []nemesis{
+	{"a bit of a follower's log", func(a *arena) { a.flipLog(a.follower()) }},
+	{"a bit of the leader's log", func(a *arena) { a.flipLog(a.leader()) }},
+	{"bits of a follower's segments", func(a *arena) { a.flipSegments(a.follower()) }},
+}
+
 // replace kills a node, removes it and adds another one, if the network has room.
 func (a *arena) replace() {
 	if len(a.c.Nodes) == 3+harness.SpareNodes {
