@@ -75,8 +75,8 @@ func (d *wdevice) hears(f *wfeed, at kernel.Place, name string, again bool) {
 		t.Failf("%s: %s comes again at %v, unmarked", f.s.id, name, p)
 	}
 	d.names[p] = name
-	if a, acked := d.acked[p]; acked && t.done(a) {
-		t.Failf("%s: %s comes again at %v, and was acknowledged by %s", f.s.id, name, p, a.conn)
+	if by, over := t.over(wackAt{d.name, f.filter, at}, f.s.id); over {
+		t.Failf("%s: %s comes again at %v, and was acknowledged by %s", f.s.id, name, p, by)
 	}
 	if slices.Contains(f.held, at) {
 		t.Failf("%s: %s comes again at %v, and is not acknowledged yet", f.s.id, name, p)
@@ -190,16 +190,13 @@ func (d *wdevice) turn() {
 
 // ack acknowledges with QoS 1.
 func (s *wsession) ack(f *wfeed) {
-	done := s.d.w.truth.acks(s.id)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for n := s.d.rnd.IntN(5); n > 0 && len(f.held) > 0; n-- {
 		i := s.d.rnd.IntN(len(f.held))
 		at := f.held[i]
 		f.held = slices.Delete(f.held, i, i+1)
-		s.d.mu.Lock()
-		s.d.acked[wdplace{f.filter, at}] = done
-		s.d.mu.Unlock()
+		s.d.w.truth.acks(wackAt{s.d.name, f.filter, at}, s.id)
 		f.m.Settle(kernel.Accept, at.Partition, at.Offset, at.Offset)
 		f.m.Credit(1)
 		s.d.w.truth.count("ones")

@@ -32,7 +32,6 @@ type wdevice struct {
 	rec   map[uint16]string   // QoS 2: numbers that are not released, and what came under them
 	times map[string]int      // QoS 2: how often it has had a message
 	one   map[string]bool     // QoS 1: what it has had
-	acked map[wdplace]wacked  // what it has acknowledged
 	names map[wdplace]string  // what is where
 	wills map[string]willFate // by text
 }
@@ -41,13 +40,6 @@ type wdevice struct {
 type wdplace struct {
 	filter string
 	kernel.Place
-}
-
-// wacked says by which connection something was acknowledged, how many links that had
-// lost by then, and how many it has to have had until it is heard.
-type wacked struct {
-	conn        string
-	lost, opens int
 }
 
 // wup is a QoS 2 publish on its way up.
@@ -113,7 +105,7 @@ func (w *world) devices(name string, ready func()) {
 	w.client(name, func(c *wclient) {
 		d := &wdevice{
 			wclient: c, rec: make(map[uint16]string), times: make(map[string]int), one: make(map[string]bool),
-			acked: make(map[wdplace]wacked), names: make(map[wdplace]string), wills: make(map[string]willFate),
+			names: make(map[wdplace]string), wills: make(map[string]willFate),
 		}
 		w.mu.Lock()
 		w.things = append(w.things, d)
@@ -313,6 +305,7 @@ func (d *wdevice) part() {
 		if err := s.s.DropWill(); !d.must(err) {
 			return
 		}
+		d.w.truth.answers(s.id)
 		s.s.Detach(time.Hour)
 		d.close()
 	case 1: // death
@@ -338,6 +331,7 @@ func (d *wdevice) last() {
 	d.w.talkers.Wait()
 	d.w.settle(func() bool { return d.w.truth.failed() || d.done() }, func() { d.turn() })
 	if d.must(s.s.DropWill()) {
+		d.w.truth.answers(s.id)
 		s.s.Detach(time.Hour)
 	}
 	d.close()

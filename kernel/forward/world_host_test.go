@@ -83,10 +83,10 @@ func (l *wlink) Join(ctx context.Context, addr kernel.GroupAddress, opt kernel.M
 // Publisher has outcomes get lost with a link in process, as they are with a stream.
 func (l *wlink) Publisher(done kernel.Completion) edge.Publisher {
 	if l.wire != nil || done == nil {
-		return l.Link.Publisher(done)
+		return heldPublisher{l.Link.Publisher(done)}
 	}
 	d := &frailDone{link: l, to: done, open: make(map[uint64]struct{})}
-	p := &frailPublisher{Publisher: l.Link.Publisher(d), done: d}
+	p := &frailPublisher{Publisher: heldPublisher{l.Link.Publisher(d)}, done: d}
 	l.frail.mu.Lock()
 	defer l.frail.mu.Unlock()
 	l.frail.list = append(l.frail.list, d)

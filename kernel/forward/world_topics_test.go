@@ -41,35 +41,6 @@ func (t *truth) hears(filter, name string) {
 	}
 }
 
-// acks says what becomes of an acknowledgement by a connection now.
-func (t *truth) acks(conn string) wacked {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	l := t.reached[conn]
-	if l == nil || l.lost {
-		return wacked{conn, -1, 0} // it may be lost at once
-	}
-	a := wacked{conn, t.lost[conn], t.opens[conn]}
-	if l.ending { // it is done at the next host, if the connection lives on
-		a.opens++
-	}
-	return a
-}
-
-// done reports whether an acknowledgement must have been heard.
-func (t *truth) done(a wacked) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.lost[a.conn] == a.lost && t.opens[a.conn] >= a.opens
-}
-
-// uncertain notes that what is under way by a connection may not be done.
-func (t *truth) uncertain(conn string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.lost[conn]++
-}
-
 // talks is the life of a client that publishes to topics, one by one.
 func (w *world) talks(name string) {
 	w.talkers.Add(1)
@@ -127,6 +98,9 @@ func (d *wdevice) up() {
 		}
 		d.w.sleep(5 * time.Millisecond)
 	}
+	if d.w.truth.failed() {
+		return // perhaps before anything was published
+	}
 	if d.going() && d.rnd.IntN(10) == 0 {
 		return // it is repeated by the next connection, perhaps
 	}
@@ -139,6 +113,7 @@ func (d *wdevice) up() {
 		done <- err
 	})
 	if d.must(<-done) {
+		d.w.truth.answers(d.id)
 		d.open = nil
 		d.w.truth.count("ups")
 	}

@@ -24,8 +24,8 @@ type truth struct {
 	locks    map[string]*wplace // by queue: the exclusive member there was last
 	said     map[string]*wsay   // to topics
 	heard    map[string]bool    // of that
-	lost     map[string]int     // links, by connection
-	opens    map[string]int     // those that it had
+	acked    map[wackAt]*wack
+	unsure   map[string]bool // by connection: another one has taken its session over
 	wrong    []string
 	seen     wseen
 }
@@ -38,8 +38,8 @@ func newTruth() *truth {
 		attempts: make(map[string]*wattempt), messages: make(map[string]*wmessage), queues: make(map[string]*wqueue),
 		links: make(map[*wlink]struct{}), open_: make(map[*wlink]struct{}), members: make(map[string]*wplace),
 		reached: make(map[string]*wlink), locks: make(map[string]*wplace), seen: make(wseen),
-		said: make(map[string]*wsay), heard: make(map[string]bool), lost: make(map[string]int),
-		opens: make(map[string]int),
+		said: make(map[string]*wsay), heard: make(map[string]bool), acked: make(map[wackAt]*wack),
+		unsure: make(map[string]bool),
 	}
 }
 
@@ -143,7 +143,6 @@ func (t *truth) open(l *wlink) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.open_[l] = struct{}{}
-	t.opens[l.name]++
 	if t.reached[l.name] != nil {
 		t.seen["relinks"]++
 	}
@@ -170,7 +169,6 @@ func (t *truth) broken(l *wlink) {
 func (t *truth) lose(l *wlink) {
 	if !l.lost {
 		l.lost = true
-		t.lost[l.name]++
 		t.seen["broken"]++
 	}
 }
