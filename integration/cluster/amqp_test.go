@@ -122,7 +122,7 @@ func (l *load) consumeOn(ctx context.Context, c *client, conn *connection, topic
 		}
 	}
 	defer over()
-	member, long := memberName(c), time.NewTimer(time.Duration(2+c.rng.IntN(20))*time.Second)
+	member, long := memberName(c), time.NewTimer(c.lifetime())
 	defer long.Stop()
 	for {
 		select {

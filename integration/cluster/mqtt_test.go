@@ -149,7 +149,7 @@ func (l *load) subscribeOn(ctx context.Context, c *client, topic *history.Topic,
 	if _, err := m.Subscribe(try, &paho.Subscribe{Subscriptions: []paho.SubscribeOptions{{Topic: filter, QoS: 1}}}); err != nil {
 		return err
 	}
-	long := time.NewTimer(time.Duration(2+c.rng.IntN(20)) * time.Second)
+	long := time.NewTimer(c.lifetime())
 	defer long.Stop()
 	select {
 	case <-ctx.Done():
