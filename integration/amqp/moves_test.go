@@ -1,9 +1,7 @@
 package amqp
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"testing"
 	"time"
 
@@ -11,63 +9,24 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/trivium-mq/trivium/integration/harness"
-	"github.com/trivium-mq/trivium/kernel/broker"
 	"github.com/trivium-mq/trivium/kernel/edge"
 	front "github.com/trivium-mq/trivium/protocols/amqp"
 )
 
 // stage is a node whose facade comes and goes behind an AMQP server that stays.
 type stage struct {
+	*harness.Stage
 	t    *testing.T
-	node *broker.Node
-	door *edge.Edge
-	now  *broker.Broker
 	addr string
 }
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	n, err := broker.OpenNode(context.Background(), broker.Config{DataDir: t.TempDir(), Logger: zerolog.Nop()})
-	harness.Must(t, err)
-	s := &stage{t: t, node: n, door: edge.New(edge.Config{Counters: n.Counters, Logger: zerolog.Nop()})}
-	server := front.NewServer(front.Config{Edge: s.door, Logger: zerolog.Nop(), BlockedBuffer: 64 << 10})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	harness.Must(t, err)
-	s.addr = l.Addr().String()
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(l) }()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
-		defer cancel()
-		harness.Must(t, server.Shutdown(ctx))
-		harness.Must(t, <-served)
-		s.rest()
-		s.door.Close()
-		harness.Must(t, n.Close())
+	s := &stage{t: t}
+	s.Stage, s.addr = harness.NewStage(t, func(door *edge.Edge) harness.Server {
+		return front.NewServer(front.Config{Edge: door, Logger: zerolog.Nop(), BlockedBuffer: 64 << 10})
 	})
-	s.serve()
 	return s
-}
-
-func (s *stage) serve() {
-	s.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
-	defer cancel()
-	b, err := s.node.Serve(ctx)
-	harness.Must(s.t, err)
-	s.now = b
-	s.door.Set(edge.Local(b))
-}
-
-func (s *stage) rest() {
-	s.t.Helper()
-	if s.now == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
-	defer cancel()
-	harness.Must(s.t, s.now.Close(ctx))
-	s.now = nil
 }
 
 func (s *stage) dial() *amqp.Connection {
@@ -133,8 +92,8 @@ func TestMovesFailNoPublish(t *testing.T) {
 		seen <- bodies
 	}()
 	for range 20 {
-		s.rest()
-		s.serve()
+		s.Rest()
+		s.Serve()
 	}
 	close(over)
 	n := <-published
@@ -167,7 +126,7 @@ func TestNobodyServesAMQP(t *testing.T) {
 	ch, other := channel(t, c), channel(t, s.dial())
 	harness.Declare(t, ch, "q")
 	harness.Must(t, ch.Confirm(false))
-	s.rest()
+	s.Rest()
 	confirm, err := ch.PublishWithDeferredConfirm("", "q", false, false, amqp.Publishing{Body: []byte("1")})
 	harness.Must(t, err)
 	if b := <-blocked; !b.Active || b.Reason != "low on nodes" {
@@ -178,7 +137,7 @@ func TestNobodyServesAMQP(t *testing.T) {
 		_, err := other.QueueDeclare("later", true, false, false, false, nil)
 		declared <- err
 	}()
-	s.serve()
+	s.Serve()
 	if !confirm.Wait() {
 		t.Error("the publish was refused")
 	}
@@ -234,7 +193,7 @@ func TestNoAckOverMoves(t *testing.T) {
 		// In order behind the acknowledgements, which the next facade may otherwise not have.
 		_, err = shared.QueueDeclarePassive("a", true, false, false, false, nil)
 		harness.Must(t, err)
-		s.rest()
-		s.serve()
+		s.Rest()
+		s.Serve()
 	}
 }

@@ -1,7 +1,6 @@
 package mqtt
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"sync"
@@ -12,7 +11,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/trivium-mq/trivium/integration/harness"
-	"github.com/trivium-mq/trivium/kernel/broker"
 	"github.com/trivium-mq/trivium/kernel/edge"
 	front "github.com/trivium-mq/trivium/protocols/mqtt"
 	"github.com/trivium-mq/trivium/protocols/mqtt/wire"
@@ -20,57 +18,17 @@ import (
 
 // stage is a node whose facade comes and goes behind an MQTT server that stays.
 type stage struct {
-	t    *testing.T
-	node *broker.Node
-	door *edge.Edge
-	now  *broker.Broker
-	at   harness.Addresses
+	*harness.Stage
+	at harness.Addresses
 }
 
 func newStage(t *testing.T, limits front.Limits) *stage {
 	t.Helper()
-	n, err := broker.OpenNode(context.Background(), broker.Config{DataDir: t.TempDir(), Logger: zerolog.Nop()})
-	must(t, err)
-	s := &stage{t: t, node: n, door: edge.New(edge.Config{Counters: n.Counters, Logger: zerolog.Nop()})}
-	server := front.NewServer(front.Config{Edge: s.door, Logger: zerolog.Nop(), Limits: limits})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	s.at.MQTT = l.Addr().String()
-	served := make(chan error, 1)
-	go func() { served <- server.Serve(l) }()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
-		defer cancel()
-		s.door.Shut(fmt.Errorf("shutdown"))
-		must(t, server.Shutdown(ctx))
-		must(t, <-served)
-		s.rest()
-		s.door.Close()
-		must(t, n.Close())
+	s := &stage{}
+	s.Stage, s.at.MQTT = harness.NewStage(t, func(door *edge.Edge) harness.Server {
+		return front.NewServer(front.Config{Edge: door, Logger: zerolog.Nop(), Limits: limits})
 	})
-	s.serve()
 	return s
-}
-
-func (s *stage) serve() {
-	s.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
-	defer cancel()
-	b, err := s.node.Serve(ctx)
-	must(s.t, err)
-	s.now = b
-	s.door.Set(edge.Local(b))
-}
-
-func (s *stage) rest() {
-	s.t.Helper()
-	if s.now == nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
-	defer cancel()
-	must(s.t, s.now.Close(ctx))
-	s.now = nil
 }
 
 // pump publishes with one QoS, so many at a time, until over is closed, and returns how
@@ -218,8 +176,8 @@ func TestMovesFailNoMQTTPublish(t *testing.T) {
 			}
 		}
 		tick.Stop()
-		s.rest()
-		s.serve()
+		s.Rest()
+		s.Serve()
 	}
 	close(over)
 	publishing.Wait()
@@ -233,7 +191,7 @@ func TestNobodyServesMQTT(t *testing.T) {
 	s := newStage(t, front.Limits{ConnectTimeout: 500 * time.Millisecond})
 	c, other, old, oldest := open(t, s.at, v5("c")), open(t, s.at, v5("o")), open(t, s.at, clean(wire.V311)), open(t, s.at, clean(wire.V311))
 	c.subscribe(wire.Filter{Name: "t", QoS: 1})
-	s.rest()
+	s.Rest()
 	for _, p := range []*peer{c, old} {
 		p.quiet()
 	}
@@ -246,13 +204,13 @@ func TestNobodyServesMQTT(t *testing.T) {
 	if _, a := connect(t, s.at, clean(wire.V311)); a.Code != 3 {
 		t.Errorf("CONNACK %d", a.Code)
 	}
-	s.serve()
+	s.Serve()
 	if id, code, _ := wire.ParseAck(wire.Puback, wire.V5, c.want(wire.Puback)); id != 1 || code != 0 {
 		t.Errorf("%d: 0x%02x", id, code)
 	}
 	c.wantMessages(true, "waits")
 	c.quiet()
-	s.rest()
+	s.Rest()
 	begin := time.Now()
 	old.send(packet(wire.V311, 1, 1, "t", "refused"))
 	oldest.send(packet(wire.V311, 0, 0, "u", "dropped"))
@@ -277,7 +235,7 @@ func TestNobodyServesMQTT(t *testing.T) {
 	if _, codes, err := wire.ParseSuback(wire.Suback, wire.V5, other.want(wire.Suback)); err != nil || wire.Code(codes[0]) != wire.QuotaExceeded {
 		t.Errorf("%x, %v", codes, err)
 	}
-	s.serve()
+	s.Serve()
 	for c.publish("t", "again") == wire.QuotaExceeded {
 	}
 	c.wantMessages(true, "again")

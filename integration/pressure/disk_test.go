@@ -50,21 +50,7 @@ func TestRow6DiskFull(t *testing.T) {
 	patient := patientKafka(t, b.Addresses, "log")
 
 	full := fill(t, dir, 0)
-	_, ch := b.DialAMQP(t)
-	harness.Must(t, ch.Qos(100, 0, false))
-	from, err := ch.Consume("drained", "", false, false, false, false, nil)
-	harness.Must(t, err)
-	drain(t, from, backlog)
-	if n, err := ch.QueuePurge("purged", false); err != nil || n != 1 {
-		t.Errorf("purged %d: %v", n, err)
-	}
-	if _, err := ch.QueueDelete("dropped", false, false, false); err != nil {
-		t.Error(err)
-	}
-	reader := b.DialKafka(t, kgo.ConsumeTopics("log"), kgo.ConsumerGroup("g"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DisableAutoCommit())
-	if got, err := harness.Records(context.Background(), reader, 1); err != nil || string(got[0].Value) != "before" {
-		t.Errorf("Kafka read %v: %v", got, err)
-	}
+	ch := drainAll(t, b.Addresses, backlog)
 	unconfirmed(t, held)
 
 	full()

@@ -125,8 +125,9 @@ func flood(t *testing.T, n *faulty, p *producer) (all []*amqp091.DeferredConfirm
 	return all
 }
 
-// drainAll takes what is in the queues, over AMQP and Kafka, and purges and deletes.
-func drainAll(t *testing.T, at harness.Addresses, backlog int) {
+// drainAll takes what is in the queues, over AMQP and Kafka, and purges and deletes. It
+// returns the channel that did.
+func drainAll(t *testing.T, at harness.Addresses, backlog int) *amqp091.Channel {
 	t.Helper()
 	_, ch := at.DialAMQP(t)
 	harness.Must(t, ch.Qos(100, 0, false))
@@ -143,6 +144,7 @@ func drainAll(t *testing.T, at harness.Addresses, backlog int) {
 	if got, err := harness.Records(context.Background(), reader, 1); err != nil || string(got[0].Value) != "before" {
 		t.Errorf("Kafka read %v: %v", got, err)
 	}
+	return ch
 }
 
 // bodies counts the messages of a queue by their numbers.
