@@ -20,9 +20,11 @@ type gathering struct {
 // returns, which runs on a goroutine of the broker, with a ctx that ends after limit and
 // with the broker. It is for a facade whose clients come from an earlier one: what one of
 // them publishes would miss the queues, in memory only, of those that are not back yet.
-// Batches for a partition, whose producers would be slow to try again, wait instead.
-// Nothing else waits. Retire ends it: what waits has to get its outcome. Call it once,
-// before the first client connects.
+// Batches for a partition, whose producers would be slow to try again, wait instead, and
+// so do declarations of queues that their connection has not declared before: they would
+// take the name of one that is not back yet. Who asks for a queue that is missing is
+// answered when it ends. Nothing else waits. Retire ends it: what waits has to get its
+// outcome. Call it once, before the first client connects.
 func (b *Broker) Gather(limit time.Duration, wait func(ctx context.Context)) {
 	ctx, cancel := context.WithTimeout(b.ctx, limit)
 	g := &gathering{make(chan struct{}), cancel}

@@ -22,7 +22,7 @@ func TestPublishesWaitForClients(t *testing.T) {
 	})
 	c, told := connect(t, b), make(chan struct{}, 10)
 	c.WatchAlarms(func() { told <- struct{}{} })
-	if _, err := c.DeclareQueue(soon(t), QueueSpec{Name: "q", Exclusive: true}); err != nil {
+	if _, err := c.DeclareQueue(soon(t), QueueSpec{Name: "q", Exclusive: true, Again: true}); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.Bind(soon(t), kernel.Binding{Exchange: kernel.ExchangeTopic, Queue: "q", Key: "a.b"}); err != nil {
@@ -71,6 +71,47 @@ func TestPublishesWaitForClients(t *testing.T) {
 	}
 	if info, err := c.Queue("q"); err != nil || info.Ready != 3 {
 		t.Errorf("%+v, %v", info, err)
+	}
+}
+
+// TestNobodyTakesTheQueueOfAClientThatIsNotBackYet: while a facade gathers a name that is
+// not there may be that of an exclusive queue, whose connection declares it again in a
+// moment. Another one that declares it meanwhile, or asks for it, waits, and finds it locked.
+func TestNobodyTakesTheQueueOfAClientThatIsNotBackYet(t *testing.T) {
+	b := open(t, t.TempDir())
+	proceed := make(chan struct{})
+	b.Gather(patience, func(ctx context.Context) {
+		select {
+		case <-proceed:
+		case <-ctx.Done():
+		}
+	})
+	owner, other := connect(t, b), connect(t, b)
+	declared := make(chan error, 3)
+	for _, exclusive := range []bool{true, false} {
+		go func() {
+			_, err := other.DeclareQueue(soon(t), QueueSpec{Name: "q", Exclusive: exclusive, Durable: !exclusive})
+			declared <- err
+		}()
+	}
+	go func() {
+		_, err := other.Queue("q")
+		declared <- err
+	}()
+	for range 1000 {
+		runtime.Gosched()
+	}
+	if len(declared) > 0 {
+		t.Error("another connection does not wait")
+	}
+	if _, err := owner.DeclareQueue(soon(t), QueueSpec{Name: "q", Exclusive: true, Again: true}); err != nil {
+		t.Error(err)
+	}
+	close(proceed)
+	for range 3 {
+		if err := <-declared; kernel.CodeOf(err) != kernel.CodeLocked {
+			t.Errorf("another connection declares it, or asks for it: %v", err)
+		}
 	}
 }
 

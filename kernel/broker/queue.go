@@ -45,8 +45,13 @@ type QueueInfo struct {
 
 // DeclareQueue makes a queue (topic plus its own group) or checks that the
 // existing one is equivalent: CodePrecondition with Detail naming the
-// difference, CodeLocked if it is exclusive to another connection.
+// difference, CodeLocked if it is exclusive to another connection. While a facade
+// gathers, who has not declared the queue before waits until that ends: the name may be
+// that of a client which is not back yet.
 func (c *Conn) DeclareQueue(ctx context.Context, q QueueSpec) (QueueInfo, error) {
+	if !q.Again {
+		c.b.gathered(ctx.Done())
+	}
 	if err := c.begin(); err != nil {
 		return QueueInfo{}, err
 	}
@@ -236,8 +241,19 @@ func (c *Conn) redeclare(topic *route.Topic, q *QueueSpec) (QueueInfo, error) {
 }
 
 // Queue returns the state of a queue or share address: CodeNotFound, CodeLocked,
-// CodeAccessRefused unless the user may do anything with it.
+// CodeAccessRefused unless the user may do anything with it. While a facade gathers one
+// that is missing is looked for again when that ends.
 func (c *Conn) Queue(name string) (QueueInfo, error) {
+	gathers := c.b.alarms.gathers()
+	info, err := c.asked(name)
+	if gathers && kernel.CodeOf(err) == kernel.CodeNotFound {
+		c.b.gathered(c.stop)
+		return c.asked(name)
+	}
+	return info, err
+}
+
+func (c *Conn) asked(name string) (QueueInfo, error) {
 	if err := c.allowAny(KindQueue, name); err != nil {
 		return QueueInfo{}, err
 	}
