@@ -7,39 +7,20 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/trivium-mq/trivium/integration/harness"
 )
 
-var must = harness.Must
-
-// trivium runs a command of the binary and returns what it says and its exit code.
-func trivium(t *testing.T, args ...string) (string, int) {
-	t.Helper()
-	return harness.Command(t, 6*harness.Patience, args...)
-}
+var (
+	must = harness.Must
+	says = harness.Says
+)
 
 // command is a command of the binary that is not waited for.
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	return exec.CommandContext(t.Context(), harness.Binary(t), args...)
-}
-
-// says runs a command, which must end with a code and say all of that.
-func says(t *testing.T, code int, args []string, want ...string) string {
-	t.Helper()
-	out, got := trivium(t, args...)
-	if got != code {
-		t.Fatalf("%v: exit code %d, want %d\n%s", args, got, code, out)
-	}
-	for _, w := range want {
-		if !strings.Contains(out, w) {
-			t.Errorf("%v: says nothing of %q:\n%s", args, w, out)
-		}
-	}
-	return out
 }
 
 // backupOf makes a backup of a node.

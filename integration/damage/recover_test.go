@@ -14,26 +14,7 @@ import (
 	"github.com/trivium-mq/trivium/integration/harness"
 )
 
-// trivium runs a command of the binary and returns what it says and its exit code.
-func trivium(t *testing.T, args ...string) (string, int) {
-	t.Helper()
-	return harness.Command(t, 3*harness.Patience, args...)
-}
-
-// says runs a command, which must end with a code and say all of that.
-func says(t *testing.T, code int, args []string, want ...string) string {
-	t.Helper()
-	out, got := trivium(t, args...)
-	if got != code {
-		t.Fatalf("%v: exit code %d, want %d\n%s", args, got, code, out)
-	}
-	for _, w := range want {
-		if !strings.Contains(out, w) {
-			t.Errorf("%v: says nothing of %q:\n%s", args, w, out)
-		}
-	}
-	return out
-}
+var says = harness.Says
 
 // refuses checks that a node does not start on the directory, and says what to do.
 func refuses(t *testing.T, b *harness.Broker, want ...string) {

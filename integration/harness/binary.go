@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -76,4 +77,20 @@ func Command(t testing.TB, patience time.Duration, args ...string) (string, int)
 		}
 	}
 	return out.String(), cmd.ProcessState.ExitCode()
+}
+
+// Says runs a command of the binary, which must end with a code and say all of want. It
+// returns what it says.
+func Says(t testing.TB, code int, args []string, want ...string) string {
+	t.Helper()
+	out, got := Command(t, 6*Patience, args...)
+	if got != code {
+		t.Fatalf("%v: exit code %d, want %d\n%s", args, got, code, out)
+	}
+	for _, w := range want {
+		if !strings.Contains(out, w) {
+			t.Errorf("%v: says nothing of %q:\n%s", args, w, out)
+		}
+	}
+	return out
 }

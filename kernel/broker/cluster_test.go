@@ -114,21 +114,35 @@ func whoServes(t *testing.T, peers []*peer, voting int) (*peer, *Broker) {
 	return nil, nil
 }
 
-// TestAnotherNodeServes: three nodes become a cluster; when the one that serves goes,
-// another one serves with all that was confirmed, under a higher epoch, and the one that
-// comes back follows.
-func TestAnotherNodeServes(t *testing.T) {
-	dirs, at := []string{t.TempDir(), t.TempDir(), t.TempDir()}, []string{freePort(t), freePort(t), freePort(t)}
-	peers := []*peer{openPeer(t, dirs[0], "1", at[0], "")}
-	for i := 1; i < 3; i++ {
-		peers = append(peers, openPeer(t, dirs[i], fmt.Sprint(i+1), at[i], at[0]))
+// threePeers opens the three nodes of a cluster, on these directories and at these addresses.
+func threePeers(t *testing.T) (dirs, at []string, peers []*peer) {
+	t.Helper()
+	first := ""
+	for i := range 3 {
+		dirs, at = append(dirs, t.TempDir()), append(at, freePort(t))
+		peers = append(peers, openPeer(t, dirs[i], fmt.Sprint(i+1), at[i], first))
+		first = at[0]
 	}
-	first, b := whoServes(t, peers, 3)
+	return dirs, at, peers
+}
+
+// publishHundred makes the queue q with the messages 0 to 99.
+func publishHundred(t *testing.T, b *Broker) {
+	t.Helper()
 	c := connect(t, b)
 	declare(t, c, QueueSpec{Name: "q", Durable: true})
 	for p, i := publisher(t, c), 0; i < 100; i++ {
 		p.exchange("", "q", fmt.Sprint(i))
 	}
+}
+
+// TestAnotherNodeServes: three nodes become a cluster; when the one that serves goes,
+// another one serves with all that was confirmed, under a higher epoch, and the one that
+// comes back follows.
+func TestAnotherNodeServes(t *testing.T) {
+	dirs, at, peers := threePeers(t)
+	first, b := whoServes(t, peers, 3)
+	publishHundred(t, b)
 	epoch := b.Epoch()
 	first.end(t)
 	if err := b.Ready(); err == nil {
@@ -145,7 +159,7 @@ func TestAnotherNodeServes(t *testing.T) {
 	if b.Epoch() <= epoch {
 		t.Errorf("epoch %d after %d", b.Epoch(), epoch)
 	}
-	c = connect(t, b)
+	c := connect(t, b)
 	info, err := c.Queue("q")
 	if err != nil || info.Ready != 100 {
 		t.Fatalf("after the change: %d messages, %v", info.Ready, err)

@@ -31,17 +31,9 @@ func asides(t *testing.T, dir string) []string {
 // under another name, with all that was confirmed; what it had lies beside. When that is
 // still there at the next damage, it does not start, and says so.
 func TestRejoinAfterDamage(t *testing.T) {
-	dirs, at := []string{t.TempDir(), t.TempDir(), t.TempDir()}, []string{freePort(t), freePort(t), freePort(t)}
-	peers := []*peer{openPeer(t, dirs[0], "1", at[0], "")}
-	for i := 1; i < 3; i++ {
-		peers = append(peers, openPeer(t, dirs[i], fmt.Sprint(i+1), at[i], at[0]))
-	}
+	dirs, at, peers := threePeers(t)
 	first, b := whoServes(t, peers, 3)
-	c := connect(t, b)
-	declare(t, c, QueueSpec{Name: "q", Durable: true})
-	for p, i := publisher(t, c), 0; i < 100; i++ {
-		p.exchange("", "q", fmt.Sprint(i))
-	}
+	publishHundred(t, b)
 	i := 0
 	if peers[i] == first {
 		i = 1

@@ -24,16 +24,7 @@ func TestSetBackDirectory(t *testing.T) {
 		}
 		until(t, "the node has confirmed it", func() bool { return m.toy.applied() >= 6 })
 		m.stop()
-		back, err := start(t, old, "", list[(i+1)%3].address())
-		if err == nil {
-			select {
-			case r := <-back.refused:
-				err = r
-			case <-time.After(time.Minute):
-				t.Fatal("nobody minds")
-			}
-		}
-		refusedWith(t, err, transport.CodeRolledBack)
+		refusedBack(t, old, "", list[(i+1)%3].address())
 		return
 	}
 }
@@ -75,16 +66,7 @@ func TestSetBackLeader(t *testing.T) {
 		}
 	}
 	lead.stop()
-	back, err := start(t, old, "", seeds...)
-	if err == nil {
-		select {
-		case r := <-back.refused:
-			err = r
-		case <-time.After(time.Minute):
-			t.Fatal("nobody minds")
-		}
-	}
-	refusedWith(t, err, transport.CodeRolledBack)
+	refusedBack(t, old, "", seeds...)
 }
 
 // placedLeader returns who leads the placement group, nil if nobody does.
@@ -128,11 +110,17 @@ func TestSetBackWhileAllWereStopped(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	back, err := start(t, old, addresses[2], addresses...)
+	refusedBack(t, old, addresses[2], addresses...)
+}
+
+// refusedBack starts a node on an older image of its directory, which the others mind: at
+// once or a moment later.
+func refusedBack(t *testing.T, old *dir, listen string, seeds ...string) {
+	t.Helper()
+	back, err := start(t, old, listen, seeds...)
 	if err == nil {
 		select {
-		case r := <-back.refused:
-			err = r
+		case err = <-back.refused:
 		case <-time.After(time.Minute):
 			t.Fatal("nobody minds")
 		}
