@@ -102,7 +102,7 @@ func (w *world) badEnd() {
 func (w *world) flap() {
 	at := w.rnd.IntN(len(w.edges))
 	if w.rnd.IntN(2) == 0 {
-		w.truth.ends(func(l *wlink) bool { return l.at == at })
+		w.truth.turns(at, w.hosts[at])
 		w.edges[at].Set(nil)
 		w.sleep(time.Duration(w.rnd.IntN(500)) * time.Millisecond)
 	}

@@ -20,6 +20,7 @@ type whost struct {
 	w     *world
 	at    int            // the edge
 	local *broker.Broker // nil = across the network
+	over  bool           // the edge was told of another one; guarded by truth.mu
 }
 
 // wlink is a link of a connection. What is guarded is so by truth.mu.
@@ -46,7 +47,7 @@ func (h *whost) Connect(id kernel.Identity, info kernel.ConnectionInfo, end func
 	if h.local == nil {
 		host = NewHost(wpeers{h.w, l}, "1")
 	}
-	h.w.truth.link(l)
+	h.w.truth.link(l, h)
 	in, err := host.Connect(id, info, end)
 	if err != nil {
 		h.w.truth.unlink(l)
@@ -249,7 +250,7 @@ func (l *wlink) cut() {
 var home = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 40000}
 
 // host makes the host of an edge, of the facade that serves.
-func (w *world) host(at int) edge.Host {
+func (w *world) host(at int) *whost {
 	if at == 0 {
 		return &whost{Host: edge.Local(w.now), w: w, at: at, local: w.now}
 	}

@@ -94,6 +94,7 @@ type world struct {
 	facade atomic.Pointer[broker.Broker]
 	server *Server
 	edges  [3]*edge.Edge
+	hosts  [3]*whost      // what they were told last; the driver's
 	work   sync.WaitGroup // of wires
 	clock  atomic.Uint64
 	quiet  atomic.Bool   // no more faults
@@ -149,12 +150,13 @@ func (w *world) serve() {
 // tell tells an edge who serves.
 func (w *world) tell(at int) {
 	w.trace("edge %d learns who serves: %v", at, w.now != nil)
-	w.truth.ends(func(l *wlink) bool { return l.at == at })
-	if w.now == nil {
+	w.truth.turns(at, w.hosts[at])
+	if w.hosts[at] = nil; w.now == nil {
 		w.edges[at].Set(nil)
 		return
 	}
-	w.edges[at].Set(w.host(at))
+	w.hosts[at] = w.host(at)
+	w.edges[at].Set(w.hosts[at])
 }
 
 // run plays the history.

@@ -131,11 +131,11 @@ func (t *truth) count(what string) {
 }
 
 // link notes a link that is about to be, open that it is, unlink that it is closed.
-func (t *truth) link(l *wlink) {
+func (t *truth) link(l *wlink, h *whost) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.links[l] = struct{}{}
-	l.ending = t.closing
+	l.ending = t.closing || h.over
 	t.seen["links"]++
 }
 
@@ -179,6 +179,21 @@ func (t *truth) ends(which func(*wlink) bool) {
 	defer t.mu.Unlock()
 	for l := range t.links {
 		if which(l) {
+			l.ending = true
+		}
+	}
+}
+
+// turns notes that an edge is about to be told of another host than it has: the links to
+// that one end, with those that somebody is about to make who has looked before.
+func (t *truth) turns(at int, h *whost) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if h != nil {
+		h.over = true
+	}
+	for l := range t.links {
+		if l.at == at {
 			l.ending = true
 		}
 	}
