@@ -30,6 +30,7 @@ type ClusterNode struct {
 	State    NodeState
 	Draining bool
 	Low      bool // on disk, as it has told lately
+	Slow     bool // its disk is
 	Version  string
 	Fronts   map[string]string // addresses for clients, by listener
 	Replicas []ClusterReplica

@@ -13,6 +13,7 @@ import (
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/kernel/placement"
 	"github.com/trivium-mq/trivium/metasvc/raftgroup"
+	"github.com/trivium-mq/trivium/storage/wal"
 )
 
 // Node is what a process holds of its cluster: a replica of the catalog and of the
@@ -30,7 +31,8 @@ type Node struct {
 	traffic  traffic
 	away     traffic // of clients of other nodes that this one serves
 
-	replicas // in the order of opening
+	replicas                         // in the order of opening
+	paced    atomic.Pointer[wal.WAL] // the same as wal, for those who ask before it is open
 
 	doorman func() *Doorman        // made at the first call
 	backing sync.Mutex             // held by the backup that is under way

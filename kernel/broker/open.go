@@ -69,9 +69,10 @@ func (n *Node) openDir(ctx context.Context, fsys vfs.FS) (err error) {
 		}
 	}
 	unit := logUnit(fsys, dir)
-	if n.wal, err = openLog(fsys, dir, n.file, wal.Options{FileSize: unit, OnFailure: n.fail}); err != nil {
+	if n.wal, err = openLog(fsys, dir, n.file, wal.Options{FileSize: unit, OnFailure: n.fail, SlowSync: 2 * n.cfg.Cluster.Heartbeat}); err != nil {
 		return err
 	}
+	n.paced.Store(n.wal)
 	if r := n.wal.Recovery(); r.TornFile != "" {
 		n.log.Info().Str("file", r.TornFile).Int64("offset", r.TornAt).
 			Msg("a write that was interrupted, and so never confirmed, was cut off the log")

@@ -200,7 +200,7 @@ func (n *Node) meet(ctx context.Context, fsys vfs.FS, dir string) error {
 	n.cluster, err = cluster.Open(cluster.Config{
 		Identity: cluster.Identity{Node: f.Node, Raft: f.raftID(), Cluster: f.Cluster, Incarnation: f.Incarnation},
 		Listener: l, Advertise: c.Advertise, Seeds: seeds, Former: n.again.former(), TLS: c.TLS, FS: fsys, Dir: dir, Fronts: c.Fronts,
-		Secret: f.Secret, Version: n.cfg.Version, Low: n.lowOnDisk, Clock: kernel.Millis, OnClock: n.follow, OnRefused: n.expelled, Logger: n.log,
+		Secret: f.Secret, Version: n.cfg.Version, Low: n.lowOnDisk, Slow: n.slowOnDisk, Clock: kernel.Millis, OnClock: n.follow, OnRefused: n.expelled, Logger: n.log,
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrCluster, err)

@@ -55,6 +55,7 @@ type dir struct {
 	former   *Former
 	lacks    atomic.Bool // segments of the placement group
 	low      atomic.Bool // on disk
+	slow     atomic.Bool // the disk
 }
 
 func newDir(node string) *dir {
@@ -111,7 +112,7 @@ func start(t *testing.T, d *dir, address string, seeds ...string) (*member, erro
 	m := &member{t: t, dir: d, toy: &toy{}, refused: make(chan *Refusal, 1)}
 	m.node, err = Open(Config{
 		Identity: d.identity, Listener: l, Seeds: seeds, FS: d.disk, Dir: "", Fronts: map[string]string{"kafka": "k" + d.identity.Node},
-		Secret: []byte("secret"), Version: "1", TLS: d.tls, Former: d.former, Logger: testLog(d.identity.Node), OnRefused: func(r *Refusal) { m.refused <- r }, Low: d.low.Load,
+		Secret: []byte("secret"), Version: "1", TLS: d.tls, Former: d.former, Logger: testLog(d.identity.Node), OnRefused: func(r *Refusal) { m.refused <- r }, Low: d.low.Load, Slow: d.slow.Load,
 	})
 	if err != nil {
 		t.Fatal(err)

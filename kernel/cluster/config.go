@@ -39,6 +39,9 @@ type Config struct {
 	Version string
 	// Low reports whether this node is low on disk. May be nil.
 	Low func() bool
+	// Slow reports whether syncs of this node's log take, or took of late, longer than
+	// others are to wait for. May be nil.
+	Slow func() bool
 	// Clock is the time by which this node counts, in milliseconds, and OnClock is told
 	// that of another one, every second or so. May be nil.
 	Clock   func() int64

@@ -28,14 +28,7 @@ func TestStatusTellsOfALowDisk(t *testing.T) {
 // the others have room. One of those leads in its place; while all are low nobody moves.
 func TestALowLeaderHandsOver(t *testing.T) {
 	list := three(t)
-	leader := func() *member {
-		for _, m := range list {
-			if leads, _ := m.placed.Leader(); leads {
-				return m
-			}
-		}
-		return nil
-	}
+	leader := func() *member { return leading(list) }
 	var first *member
 	until(t, "somebody leads", func() bool { first = leader(); return first != nil })
 	first.dir.low.Store(true)
@@ -53,4 +46,46 @@ func TestALowLeaderHandsOver(t *testing.T) {
 	}
 	second.dir.low.Store(true)
 	until(t, "the last one with room leads", func() bool { return leader() == third })
+}
+
+// TestASlowLeaderHandsOver: what is published at a leader whose syncs take seconds waits for
+// them, though the others' do not. It leads on rather than one whose disk is low.
+func TestASlowLeaderHandsOver(t *testing.T) {
+	list := three(t)
+	var first *member
+	until(t, "somebody leads", func() bool { first = leading(list); return first != nil })
+	var others []*member
+	for _, m := range list {
+		if m != first {
+			others = append(others, m)
+		}
+	}
+	others[0].dir.low.Store(true)
+	others[1].dir.slow.Store(true)
+	until(t, "the others have told", func() bool {
+		a, b := first.node.fresh(others[0].node.Self().Raft), first.node.fresh(others[1].node.Self().Raft)
+		return a != nil && a.Low && b != nil && b.Slow && leading(list) == first
+	})
+	first.dir.slow.Store(true)
+	until(t, "nothing moves to a node that is worse", func() bool {
+		return kernel.CodeOf(first.node.Move(t.Context(), placedGroup, others[0].dir.identity.Node)) == kernel.CodePrecondition
+	})
+	if leading(list) != first {
+		t.Error("it has handed over to one that is no better")
+	}
+	others[1].dir.slow.Store(false)
+	until(t, "one that is not slow leads", func() bool { return leading(list) == others[1] })
+	until(t, "the status says so", func() bool {
+		return others[1].node.describe(Member{Node: first.dir.identity.Node, Raft: first.node.Self().Raft}, nil).Slow
+	})
+}
+
+// leading returns who leads the placement group, nil = nobody.
+func leading(list []*member) *member {
+	for _, m := range list {
+		if leads, _ := m.placed.Leader(); leads {
+			return m
+		}
+	}
+	return nil
 }

@@ -33,6 +33,7 @@ type Info struct {
 	Version                          string
 	Clock                            int64             // by which it counts, ms; 0 = it does not say
 	Low                              bool              // on disk
+	Slow                             bool              // its disk is
 	Clients                          bool              // it takes streams of clients, see OpenClient; versions before 0.1 do not
 	Protocols                        []kernel.Protocol // of those clients; of who takes some and does not say it is amqp
 	Attached                         bool              // Groups are known
@@ -377,7 +378,7 @@ func (n *Node) info() Info {
 	if n.cfg.Clock != nil {
 		info.Clock = n.cfg.Clock()
 	}
-	info.Low, info.Clients, info.Protocols = n.cfg.Low != nil && n.cfg.Low(), true, protocols
+	info.Low, info.Slow, info.Clients, info.Protocols = n.low(), n.slow(), true, protocols
 	r := n.replicas.Load()
 	if r == nil {
 		return info

@@ -256,8 +256,8 @@ func (n *Node) move(ctx context.Context, req operateRequest) error {
 			if !i.whole(g.ID) {
 				return kernel.Errorf(kernel.CodePrecondition, "node", req.Node, "it still lacks segments, or has just been started")
 			}
-			if i.Low && !n.low() { // it would hand it back
-				return kernel.Errorf(kernel.CodePrecondition, "node", req.Node, "its disk is low")
+			if i.strain() > n.strain() { // it would hand it back
+				return kernel.Errorf(kernel.CodePrecondition, "node", req.Node, "its disk is %v", i.strain())
 			}
 			if err := g.handOver(ctx, m.Raft); err != nil {
 				return kernel.Errorf(kernel.CodeUnavailable, "node", req.Node, "it has not taken the leadership over: %v", err)

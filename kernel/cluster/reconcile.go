@@ -212,25 +212,7 @@ func (n *Node) align(g *Group, m *mark) error {
 	if self, ok := state.Node(n.Self().Node); ok && self.Draining && n.drains(g) {
 		return n.giveAway(ctx, g, m)
 	}
-	return n.giveRoom(ctx, g, m)
-}
-
-// low reports whether the disk of this node is low.
-func (n *Node) low() bool { return n.cfg.Low != nil && n.cfg.Low() }
-
-// giveRoom hands a leadership to a voter with room on its disk when this node is low: the
-// others can go on without it, but for a low leader all publishes are refused.
-func (n *Node) giveRoom(ctx context.Context, g *Group, m *mark) error {
-	if !n.drains(g) || !n.low() {
-		return nil
-	}
-	for _, heir := range n.heirs(g, m) {
-		if i := n.fresh(heir); i != nil && !i.Low {
-			n.log.Warn().Uint32("group", g.ID).Str("to", heir).Msg("the disk is low: the leadership is handed over")
-			return g.handOver(ctx, heir)
-		}
-	}
-	return nil
+	return n.relieve(ctx, g, m)
 }
 
 // leavers are the nodes that are to be removed, by Raft name.

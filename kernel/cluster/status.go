@@ -61,7 +61,7 @@ func (n *Node) describe(m Member, votes map[uint32]map[string]bool) kernel.Clust
 		own := n.info()
 		info = &own
 	}
-	out.Low = info != nil && info.Low
+	out.Low, out.Slow = info != nil && info.Low, info != nil && info.Slow
 	leads, voter, whole := 0, true, true
 	told := map[uint32]GroupInfo{}
 	if info != nil {

@@ -111,7 +111,7 @@ func (g *Group) transport() (raft.Transport, error) {
 	if err != nil {
 		return nil, err
 	}
-	w, err := g.lease.observe(t)
+	w, err := g.lease.observe(g.silence(t))
 	if err != nil {
 		closeTransport(t)
 		return nil, err

@@ -131,6 +131,7 @@ type nodeOptions struct {
 	keep      int64
 	timing    Timing
 	fileSize  int64
+	disk      func(id string, fs vfs.FS) vfs.FS // nil = as it is
 }
 
 func startNode(t testing.TB, id string, fs vfs.FS, o nodeOptions) *node {
@@ -268,7 +269,11 @@ func newCluster(t testing.TB, o nodeOptions) *cluster {
 		c.opts.servers = append(c.opts.servers, Server{ID: id, Address: id})
 	}
 	for i := range c.nodes {
-		c.start(t, i, vfs.NewMem())
+		disk := vfs.FS(vfs.NewMem())
+		if o.disk != nil {
+			disk = o.disk(c.opts.servers[i].ID, disk)
+		}
+		c.start(t, i, disk)
 	}
 	return c
 }

@@ -219,6 +219,7 @@ type clusterNodeInfo struct {
 	Address  string               `json:"address"`
 	Draining bool                 `json:"draining"`
 	Low      bool                 `json:"disk_low"`
+	Slow     bool                 `json:"disk_slow"`
 	Version  string               `json:"version"`
 	Fronts   map[string]string    `json:"listeners"`
 	Leads    []uint32             `json:"leads"`
@@ -246,7 +247,7 @@ func clusterStatus(c *clusterCall) error {
 	s := c.cluster.Status()
 	out := clusterInfo{Cluster: s.Cluster, Node: s.Node, Refused: s.Refused, Nodes: []clusterNodeInfo{}, Groups: []clusterGroupInfo{}}
 	for _, n := range s.Nodes {
-		info := clusterNodeInfo{Name: n.Name, State: n.State, Address: n.Address, Draining: n.Draining, Low: n.Low, Version: n.Version,
+		info := clusterNodeInfo{Name: n.Name, State: n.State, Address: n.Address, Draining: n.Draining, Low: n.Low, Slow: n.Slow, Version: n.Version,
 			Fronts: n.Fronts, Leads: []uint32{}, Replicas: []clusterReplicaInfo{}}
 		for _, r := range n.Replicas {
 			info.Replicas = append(info.Replicas, clusterReplicaInfo(r))

@@ -222,12 +222,10 @@ func (w *WAL) flush(f *file, accepted []*request) error {
 }
 
 func (w *WAL) sync(f *file) error {
-	start := w.opts.Now()
-	if err := syncFile(f); err != nil {
+	if err := w.timed(func() error { return syncFile(f) }); err != nil {
 		return fmt.Errorf("wal: sync %s: %w", f.name, err)
 	}
 	w.syncs.Add(1)
-	w.syncTime.Add(int64(w.opts.Now().Sub(start)))
 	f.durable = f.end
 	return nil
 }

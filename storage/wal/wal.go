@@ -80,8 +80,11 @@ type Options struct {
 	// Rand gives the salts of files; default crypto/rand.
 	Rand io.Reader
 
-	// Now is used to time syncs for the statistics; default time.Now.
+	// Now is used to time syncs; default time.Now.
 	Now func() time.Time
+
+	// SlowSync is how long a sync takes that is slow (WAL.Slow); default 1 s.
+	SlowSync time.Duration
 
 	// OnFailure is called once, with the error that makes the log fail, before
 	// the append that met it returns.
@@ -107,6 +110,9 @@ func (o Options) withDefaults() Options {
 		o.FileSize = 64 << 20
 	}
 	o.FileSize = min(max(o.FileSize, minFileSize), maxFileSize)
+	if o.SlowSync == 0 {
+		o.SlowSync = time.Second
+	}
 	if o.MaxSyncBytes == 0 {
 		o.MaxSyncBytes = 8 << 20
 	}
@@ -158,6 +164,7 @@ type WAL struct {
 	syncs    atomic.Int64
 	syncTime atomic.Int64
 	appended atomic.Int64
+	pace     pace
 }
 
 // Recovery tells what Open found.
@@ -194,6 +201,7 @@ func Open(fs vfs.FS, dir string, opts Options) (*WAL, error) {
 		spare:  make(chan spareFile, 1),
 	}
 	w.idle.L = &w.mu
+	w.pace.opened = w.opts.Now()
 	if err := w.recover(); err != nil {
 		w.closeFiles()
 		return nil, errors.Join(err, lock.Close())

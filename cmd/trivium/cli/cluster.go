@@ -100,7 +100,7 @@ func (a *app) printCluster(raw json.RawMessage) error {
 	}
 	fmt.Fprintln(a.out)
 	err := a.print(lists.Nodes, []column{{"node", "name"}, {"state", "state"}, {"leads", "leads"}, {"draining", "draining"},
-		{"disk low", "disk_low"}, {"address", "address"}, {"version", "version"}})
+		{"disk low", "disk_low"}, {"disk slow", "disk_slow"}, {"address", "address"}, {"version", "version"}})
 	if err != nil {
 		return err
 	}

@@ -15,8 +15,8 @@ import (
 )
 
 const twoNodes = `{"cluster":"c","node":"1","nodes":[
-{"name":"1","state":"serving","address":"h1:7420","draining":false,"disk_low":false,"version":"1.0","listeners":{},"leads":[0,1],"replicas":[]},
-{"name":"2","state":"standby","address":"h2:7420","draining":true,"disk_low":true,"version":"1.0","listeners":{},"leads":[],"replicas":[]}],
+{"name":"1","state":"serving","address":"h1:7420","draining":false,"disk_low":false,"disk_slow":false,"version":"1.0","listeners":{},"leads":[0,1],"replicas":[]},
+{"name":"2","state":"standby","address":"h2:7420","draining":true,"disk_low":true,"disk_slow":false,"version":"1.0","listeners":{},"leads":[],"replicas":[]}],
 "groups":[{"group":0,"leader":"1","term":3,"commit":17,"voters":["1","2"],"learners":[]},
 {"group":1,"leader":"1","term":4,"commit":99,"voters":["1"],"learners":["2"]}]}`
 
@@ -27,9 +27,9 @@ func TestClusterStatus(t *testing.T) {
 	}
 	want := `cluster c, as node 1 sees it
 
-NODE  STATE    LEADS  DRAINING  DISK LOW  ADDRESS  VERSION
-1     serving  0,1    false     false     h1:7420  1.0
-2     standby         true      true      h2:7420  1.0
+NODE  STATE    LEADS  DRAINING  DISK LOW  DISK SLOW  ADDRESS  VERSION
+1     serving  0,1    false     false     false      h1:7420  1.0
+2     standby         true      true      false      h2:7420  1.0
 
 GROUP  LEADER  TERM  COMMIT  VOTERS  LEARNERS
 0      1       3     17      1,2     

@@ -1,0 +1,54 @@
+package raftgroup
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/trivium-mq/trivium/storage/vfs"
+)
+
+// TestLeaderWhoseDiskHangs: heartbeats need no disk, and those of a leader whose disk hangs
+// would keep the others from electing somebody else. A sync that is only slow ends nothing.
+func TestLeaderWhoseDiskHangs(t *testing.T) { synctest.Test(t, testLeaderWhoseDiskHangs) }
+
+func testLeaderWhoseDiskHangs(t *testing.T) {
+	var hung atomic.Pointer[node]
+	proceed := make(chan struct{}, 1)
+	c := newCluster(t, nodeOptions{disk: func(id string, fs vfs.FS) vfs.FS {
+		return vfs.NewFault(fs, vfs.Rule{Op: vfs.OpSync, Name: "*.wal", Before: func(vfs.Op, string) {
+			if n := hung.Load(); n != nil && n.id == id {
+				<-proceed
+			}
+		}})
+	}})
+	lead := c.leader(t, 0, 1, 2)
+	old := c.nodes[lead]
+	old.propose(t, "before", 5, 10)
+	others := []int{(lead + 1) % 3, (lead + 2) % 3}
+
+	hung.Store(old)
+	failed := make(chan error, 2)
+	old.group.Propose([]byte("slow"), func(err error) { failed <- err })
+	time.Sleep(hangFactor * fastTiming.Heartbeat / 2) // of the bubble
+	if leads, _ := old.group.Leader(); !leads {
+		t.Error("a slow sync has ended the leadership")
+	}
+	proceed <- struct{}{}
+	old.machine.waitFor(t, "what was slow", func() bool { return old.machine.seen["slow"] != 0 })
+
+	old.group.Propose([]byte("hangs"), func(err error) { failed <- err })
+	next := c.leader(t, others...)
+	c.nodes[next].propose(t, "after", 5, 10)
+	hung.Store(nil)
+	proceed <- struct{}{}
+	if err := <-failed; !errors.Is(err, ErrUnknown) {
+		t.Errorf("what was under way: %v", err)
+	}
+	c.waitEqual(t, next, (next+1)%3, (next+2)%3)
+	for _, n := range c.nodes {
+		n.close(t)
+	}
+}
