@@ -1,9 +1,13 @@
 package edge
 
 import (
+	"context"
+	"net"
 	"runtime"
 	"testing"
 	"testing/synctest"
+
+	"github.com/rs/zerolog"
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/kernel/broker"
@@ -72,4 +76,47 @@ func TestMusterIsBounded(t *testing.T) {
 			t.Error(m.away)
 		}
 	})
+}
+
+// TestNamesAreKeptForTheirOwners: a queue in memory only whose owner is slow to come to the
+// next host is nobody else's meanwhile, and is not missing.
+func TestNamesAreKeptForTheirOwners(t *testing.T) {
+	w := newWorld(t)
+	w.serve()
+	others := New(Config{Counters: w.node.Counters, Logger: zerolog.Nop()})
+	defer others.Close()
+	others.Set(Local(w.now))
+	owner := w.conn()
+	w.declare(owner, broker.QueueSpec{Name: "mine", Exclusive: true})
+	w.declare(owner, broker.QueueSpec{Name: "ours"})
+	thief, err := others.Connect(kernel.Identity{User: "guest", Tenant: "/"}, kernel.ConnectionInfo{Protocol: "test", Remote: &net.TCPAddr{}}, nil)
+	must(t, err)
+	defer thief.Close()
+	w.rest()
+	next, err := w.node.Serve(soon(t))
+	must(t, err)
+	w.now = next
+	next.Gather(patience, func(ctx context.Context) {
+		for !w.Here() && ctx.Err() == nil {
+			runtime.Gosched()
+		}
+	})
+	others.Set(Local(next))
+	taken, found := make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, err := thief.DeclareQueue(soon(t), broker.QueueSpec{Name: "mine", Exclusive: true})
+		taken <- err
+	}()
+	go func() {
+		_, err := thief.Queue("ours")
+		found <- err
+	}()
+	for range 1000 {
+		runtime.Gosched()
+	}
+	w.Set(Local(next))
+	if err := <-taken; kernel.CodeOf(err) != kernel.CodeLocked {
+		t.Errorf("somebody else's queue: %v", err)
+	}
+	must(t, <-found)
 }
