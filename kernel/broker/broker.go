@@ -256,7 +256,7 @@ func (b *Broker) Close(ctx context.Context) error {
 	}
 	for _, c := range conns {
 		if c.about.Token != "" { // the client's connection does not end with this
-			c.suspend()
+			c.Suspend()
 		}
 		c.Close()
 	}

@@ -33,6 +33,7 @@ type Conn struct {
 	done   chan struct{}  // closed when Close has finished
 	mu     sync.Mutex
 	closed bool
+	goesOn bool             // Suspend was called
 	owned  []kernel.TopicID // exclusive queues, and some that have gone
 	sweep  int              // length of owned at which those are looked for
 	member map[*Member]struct{}
@@ -100,7 +101,7 @@ func (b *Broker) lockReplacing(token string) {
 			return
 		}
 		b.mu.Unlock()
-		old.suspend() // the client is there
+		old.Suspend() // the client is there
 		old.askToEnd(kernel.Errorf(kernel.CodeFenced, "", "", "the client's node has made the connection anew"))
 		old.Close()
 		b.mu.Lock()
@@ -178,12 +179,13 @@ func (c *Conn) Close() {
 		return
 	}
 	c.closed = true
+	goesOn := c.goesOn
 	close(c.stop)
 	c.mu.Unlock()
 	c.calls.Wait()
 
 	for _, s := range c.sessions() {
-		s.detachAsAgreed()
+		s.release(goesOn)
 	}
 	for _, m := range c.members() {
 		m.Leave()

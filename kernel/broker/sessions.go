@@ -35,8 +35,9 @@ type sessionEntry struct {
 	adrift    bool   // nobody has said that the client's connection has ended
 	turns     turns
 	holder    *Session
-	will      *will  // what is left behind, nil = nothing
-	timer     uint64 // counts timers, so that a late one is told from the present one
+	will      *will   // what is left behind, nil = nothing
+	owed      []*will // wills of connections before, see publishWill
+	timer     uint64  // counts timers, so that a late one is told from the present one
 	stopTimer func()
 }
 

@@ -26,11 +26,24 @@ func (h *Session) Suspend() {
 	h.suspend()
 }
 
-// suspend suspends the sessions of a connection whose client goes on.
-func (c *Conn) suspend() {
+// Suspend suspends the sessions of a connection whose client goes on with another link.
+// One that is being attached now is suspended by Close.
+func (c *Conn) Suspend() {
+	c.mu.Lock()
+	c.goesOn = true
+	c.mu.Unlock()
 	for _, s := range c.sessions() {
 		s.Suspend()
 	}
+}
+
+// release ends, with its connection, what has been attached by it.
+func (h *Session) release(goesOn bool) {
+	if goesOn {
+		h.Suspend()
+		return
+	}
+	h.detachAsAgreed()
 }
 
 func (h *Session) suspend() {

@@ -32,7 +32,7 @@ func serveAgain(t *testing.T, n *Node) *Broker {
 	t.Helper()
 	if b := n.facade.Load(); b != nil {
 		for _, c := range b.connections() {
-			c.suspend()
+			c.Suspend()
 		}
 		now, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -243,4 +243,28 @@ func TestNumbersGoOn(t *testing.T) {
 			t.Errorf("expiry %v: %q", expiry, got)
 		}
 	}
+}
+
+// TestAttachedAsItsStreamBreaks: a session that is attached as the stream of its client
+// breaks is suspended with the others: the client lives, and its will waits.
+func TestAttachedAsItsStreamBreaks(t *testing.T) {
+	w := newWills(t, open(t, t.TempDir()), nil)
+	s, c := w.client("c", true, time.Hour, 0, "1")
+	c.Suspend()
+	c.Close()
+	c = connect(t, w.b)
+	c.Suspend()
+	if _, present, err := goOn(t, c, "c", s.Epoch(), time.Hour); !present || err != nil { // which was under way
+		t.Fatal(present, err)
+	}
+	c.Close()
+	if !w.stored("c") {
+		t.Error("a will of the living was published")
+	}
+	again, _, err := goOn(t, connect(t, w.b), "c", s.Epoch(), time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again.Detach(time.Hour)
+	w.want("will/c=1")
 }

@@ -187,6 +187,7 @@ func (t *tenant) clear() error {
 		e.mu.Lock()
 		e.disarm()
 		e.forgetWill()
+		e.forgetOwed()
 		e.gone = true
 		e.retireOnces()
 		e.mu.Unlock()

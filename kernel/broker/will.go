@@ -31,6 +31,7 @@ type will struct {
 	identity kernel.Identity
 	protocol kernel.Protocol
 	kept     bool      // it is written down
+	key      []byte    // of its record, if it is kept
 	due      time.Time // zero: the connection is there
 	stop     func()    // of the timer; nil = none
 	tries    int       // that have failed
@@ -54,14 +55,14 @@ func (h *Session) SetWill(ctx context.Context, w *kernel.Will) error {
 			return err
 		}
 	}
-	next := &will{Will: w.Clone(), identity: h.conn.identity, protocol: h.conn.about.Protocol, kept: h.s.durable}
+	next := &will{Will: w.Clone(), identity: h.conn.identity, protocol: h.conn.about.Protocol, kept: h.s.durable, key: h.s.willKey()}
 	if h.s.will.same(next) {
 		return nil // of the connection that goes on
 	}
 	if next.kept {
 		cctx, cancel := h.conn.b.changeContext()
 		defer cancel()
-		if err := h.s.saveWill(cctx, next); err != nil {
+		if err := h.s.saveWill(cctx, next, h.s.moved(h.epoch)); err != nil {
 			return err
 		}
 	}
@@ -88,13 +89,28 @@ func (w *will) same(o *will) bool {
 
 func (e *sessionEntry) willKey() []byte { return session.WillKey(e.t.name, e.id) }
 
-// saveWill writes a will down.
-func (e *sessionEntry) saveWill(ctx context.Context, w *will) error {
-	value := session.Will{
+// record is a will as it is written down.
+func (w *will) record(key []byte) placement.KV {
+	return placement.KV{Key: key, Value: session.Will{
 		User: w.identity.User, Anonymous: w.identity.Anonymous, Protocol: string(w.protocol), Topic: w.Topic,
 		Retain: w.Retain, Delay: w.Delay, Expiry: w.Expiry, DueAt: w.due, Message: retain.Append(nil, &w.Record),
-	}.Append(nil)
-	return e.t.b.durable.Put(ctx, []placement.KV{{Key: e.willKey(), Value: value}})
+	}.Append(nil)}
+}
+
+// saveWill writes a will down, in the place of the one whose record is moved (nil = of
+// none).
+func (e *sessionEntry) saveWill(ctx context.Context, w *will, moved *moving) error {
+	list := []placement.KV{w.record(w.key)}
+	if moved != nil {
+		list = append(list, moved.w.record(moved.key))
+	}
+	if err := e.t.b.durable.Put(ctx, list); err != nil {
+		return err
+	}
+	if moved != nil {
+		moved.w.key = moved.key
+	}
+	return nil
 }
 
 // dropWill forgets the will.
@@ -104,7 +120,7 @@ func (e *sessionEntry) dropWill(ctx context.Context) error {
 		return nil
 	}
 	if w.kept {
-		if err := e.t.b.durable.Put(ctx, []placement.KV{{Key: e.willKey()}}); err != nil {
+		if err := e.t.b.durable.Put(ctx, []placement.KV{{Key: w.key}}); err != nil {
 			return err
 		}
 	}
@@ -156,7 +172,7 @@ func (e *sessionEntry) leaveWill(c *Conn, expiry time.Duration) {
 	w.due = e.t.b.now().Add(delay)
 	ctx, cancel := e.t.b.changeContext()
 	defer cancel()
-	if err := e.saveWill(ctx, w); err != nil && e.t.b.ctx.Err() == nil {
+	if err := e.saveWill(ctx, w, nil); err != nil && e.t.b.ctx.Err() == nil {
 		e.t.b.log.Warn().Err(err).Str("session", e.id).Msg("when a will is due could not be written down")
 	}
 	e.armWill(delay)
@@ -174,40 +190,6 @@ func (e *sessionEntry) armWill(wait time.Duration) {
 			e.publishWill(nil)
 		}
 	})
-}
-
-// publishWill publishes the will, if there is one, for c, or if that is nil for
-// whom it belongs to. Nobody is left to be told about a failure; but one that cannot be
-// published for now is tried again, not for ever if it is in memory only.
-func (e *sessionEntry) publishWill(c *Conn) {
-	w, b := e.will, e.t.b
-	if w == nil {
-		return
-	}
-	w.disarm()
-	err := e.sendWill(c, w)
-	switch {
-	case err == nil:
-		e.will = nil
-		return
-	case isPassing(err) && (w.kept || w.tries < maxWillTries):
-		wait := willRetry
-		if w.tries++; b.alarms.gathers() {
-			wait = gatherRetry
-		} else {
-			b.log.Warn().Err(err).Str("session", e.id).Str("topic", w.Topic).Msg("a will cannot be published for now")
-		}
-		if b.ctx.Err() == nil {
-			e.armWill(wait)
-		}
-		return // what is written down is published by the next start at the latest
-	}
-	b.log.Warn().Err(err).Str("session", e.id).Str("topic", w.Topic).Msg("a will was not published")
-	ctx, cancel := b.changeContext()
-	defer cancel()
-	if err := e.dropWill(ctx); err != nil {
-		b.log.Warn().Err(err).Str("session", e.id).Msg("a will could not be forgotten")
-	}
 }
 
 // isPassing reports errors that may not come again.
@@ -245,7 +227,7 @@ func (e *sessionEntry) sendWill(c *Conn, w *will) error {
 	}
 	k := &keeping{retain: w.Retain}
 	if w.kept {
-		k.puts = []placement.KV{{Key: e.willKey()}}
+		k.puts = []placement.KV{{Key: w.key}}
 	}
 	_, err := p.keep(k, func() (int, error) { return p.ToTopic(w.Topic, &r, 0) })
 	return err
@@ -285,7 +267,7 @@ func (l *loader) loadWills() error {
 		if err != nil {
 			return fmt.Errorf("will of session %q: %w", client, err)
 		}
-		w, err := wakeWill(tenant, kept)
+		w, err := wakeWill(tenant, kept, slices.Clone(key))
 		if err != nil {
 			return fmt.Errorf("will of session %q: %w", client, err)
 		}
@@ -297,6 +279,14 @@ func (l *loader) loadWills() error {
 		if e == nil { // it could not be published when its session ended
 			e = &sessionEntry{t: t, id: client, durable: true}
 			w.due = now
+		} else if w.overdue(now) {
+			e.owed = append(e.owed, w)
+			l.timers = append(l.timers, func() {
+				e.mu.Lock()
+				defer e.mu.Unlock()
+				e.payLater(w, 0)
+			})
+			return nil
 		} else if w.due.IsZero() {
 			e.adrift = l.b.relinks > 0
 			w.due = now.Add(max(min(w.Delay, e.expiry), l.b.relinks))
@@ -317,7 +307,7 @@ func (l *loader) loadWills() error {
 	return err
 }
 
-func wakeWill(tenant string, kept session.Will) (*will, error) {
+func wakeWill(tenant string, kept session.Will, key []byte) (*will, error) {
 	r, err := retain.Read(kept.Message)
 	if err != nil {
 		return nil, err
@@ -325,6 +315,6 @@ func wakeWill(tenant string, kept session.Will) (*will, error) {
 	return &will{
 		Will:     kernel.Will{Topic: kept.Topic, Record: r, Expiry: kept.Expiry, Delay: kept.Delay, Retain: kept.Retain},
 		identity: kernel.Identity{User: kept.User, Tenant: tenant, Anonymous: kept.Anonymous},
-		protocol: kernel.Protocol(kept.Protocol), kept: true, due: kept.DueAt,
+		protocol: kernel.Protocol(kept.Protocol), kept: true, key: key, due: kept.DueAt,
 	}, nil
 }

@@ -87,11 +87,12 @@ func (c *session) letGo() *holding {
 	return h
 }
 
-// suspend leaves the session of a stream that has broken as it is, for the client to
-// come back through another one. If its node has gone nobody does.
+// suspend leaves the session of a stream that has broken as it is, also one that is being
+// attached, for the client to come back through another one. If its node has gone nobody
+// does.
 func (c *session) suspend() {
-	if h := c.letGo(); h != nil && c.relinks {
-		h.s.Suspend()
+	if c.letGo(); c.relinks && c.conn != nil {
+		c.conn.Suspend()
 	}
 }
 

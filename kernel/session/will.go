@@ -2,6 +2,7 @@ package session
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +18,12 @@ func WillPrefix() []byte { return []byte(willPrefix) }
 // WillKey is the key of a session's will.
 func WillKey(tenant, client string) []byte {
 	return []byte(willPrefix + tenant + "\x00" + client)
+}
+
+// OwedWillKey is the key of a will that is to be published while the session has another
+// one already: that of a client id which nobody can have.
+func OwedWillKey(tenant, client string, epoch uint64) []byte {
+	return WillKey(tenant, client+"\x00"+strconv.FormatUint(epoch, 16))
 }
 
 // ParseWillKey takes apart what WillKey made.
