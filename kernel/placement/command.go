@@ -268,7 +268,7 @@ func (m *machine) createPartitions(d *decoder) (res commandResult) {
 	n := d.count(3)
 	specs := make([]PartitionSpec, 0, n)
 	for ; n > 0 && d.err == nil; n-- {
-		specs = append(specs, PartitionSpec{Index: int32(d.int(math.MaxInt32)), Retention: d.retention()})
+		specs = append(specs, PartitionSpec{Index: int32(d.int(math.MaxInt32)), Retention: m.present.retention(id, d.retention())})
 	}
 	if d.err != nil {
 		return res
@@ -360,7 +360,7 @@ func (m *machine) dropTopic(id kernel.TopicID) {
 
 func (m *machine) setRetention(d *decoder) (res commandResult) {
 	id, revision := d.topicID(), d.uvarint()
-	r := d.retention()
+	r := m.present.retention(id, d.retention())
 	t := m.topics[id]
 	if d.err != nil {
 		return res

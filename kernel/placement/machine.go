@@ -49,6 +49,7 @@ type machine struct {
 	metrics   *Metrics
 	fail      func(error)
 	broken    bool
+	present   present
 
 	// Of the Apply that is running.
 	reader  entryReader

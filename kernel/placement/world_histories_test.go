@@ -74,7 +74,7 @@ func TestClusterHistoriesCatch(t *testing.T) {
 		tag    string
 		plants []string
 	}{
-		{"trivium_planted", []string{"staleSettlements", "wallClock", "lostLetters", "unknownIsDone", "noLease", "staleTrims"}},
+		{"trivium_planted", []string{"staleSettlements", "wallClock", "lostLetters", "unknownIsDone", "noLease", "staleTrims", "catalogRead"}},
 		{"trivium_nosync", []string{""}},
 	} {
 		bin := filepath.Join(t.TempDir(), "placement.test")

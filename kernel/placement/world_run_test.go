@@ -174,7 +174,7 @@ func (w *world) calm(n *wnode) {
 func (w *world) act() {
 	n := w.nodes[w.rng.Intn(len(w.nodes))]
 	runs := n.alive() && n.life.raft.Awake()
-	k := w.rng.Intn(103)
+	k := w.rng.Intn(110)
 	switch {
 	case k < 18:
 		w.net.Advance(time.Duration(w.rng.Intn(15)) * time.Millisecond)
@@ -231,6 +231,10 @@ func (n *wlife) some(k int) {
 		n.pull()
 	case k < 100:
 		n.churn()
+	case k >= 106:
+		n.hear(int(n.knows.Revision()) + n.w.rng.Intn(3))
+	case k >= 103:
+		n.churn()
 	case n.w.rng.Intn(2) == 0:
 		n.turnOwner()
 	default:
@@ -250,38 +254,6 @@ func (n *wlife) turnOwner() {
 	if n.serves() {
 		n.g.prop.command(setOwnerCommand(g.id, n.w.rng.Intn(2) == 0), g.topic) //nolint:errcheck // if it leads
 	}
-}
-
-// churn makes or drops what nobody looks at, but for the comparison of the replicas; or
-// purges a group.
-func (n *wlife) churn() {
-	if !n.serves() {
-		return
-	}
-	id, rev := topicN(byte(100+n.w.rng.Intn(4))), uint64(n.w.truth.event())
-	var body []byte
-	switch n.w.rng.Intn(4) {
-	case 0:
-		body = createPartitionsCommand(id, []PartitionSpec{{Retention: kernel.RetainDay}}, rev)
-	case 1:
-		body = createGroupCommand(GroupSpec{Address: kernel.QueueAddress("/", "d"), Topic: id, FromStart: true}, rev)
-	case 2:
-		body = topicCommand(cmdDropTopic, id, rev)
-	default:
-		g := n.w.truth.groups[n.w.rng.Intn(len(n.w.truth.groups))]
-		if g.dying {
-			return // what is purged has no dead letter
-		}
-		sh := n.g.machine.groups[g.id]
-		sh.topic.shard.call(func() {
-			if term := sh.topic.shard.term; term != 0 {
-				g.purged[term] = true
-				sh.topic.shard.purge(sh) //nolint:errcheck // it leads
-			}
-		})
-		return
-	}
-	n.g.prop.command(body) //nolint:errcheck // if it leads
 }
 
 // disturb is what goes wrong.
@@ -314,6 +286,11 @@ func (w *world) disturb(n *wnode) {
 			n.life.raft.Transfer(other.i)
 		}
 	default:
+		for _, o := range w.nodes { // a leader does not know when it wakes that it is none
+			if o.life != nil && o.life.raft.Leads() && w.rng.Intn(2) == 0 {
+				n = o
+			}
+		}
 		if n.life != nil {
 			w.seen.sleeps++
 			n.life.raft.Sleep(time.Duration(w.rng.Intn(300)) * time.Millisecond)

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/raft"
 	"github.com/rs/zerolog"
 
+	"github.com/trivium-mq/trivium/metasvc/catalog"
 	"github.com/trivium-mq/trivium/metasvc/raftgroup"
 	"github.com/trivium-mq/trivium/storage/checkpoint"
 	"github.com/trivium-mq/trivium/storage/kv"
@@ -39,6 +40,7 @@ type world struct {
 	boots   uint64
 	err     error
 
+	catalog []catalog.Op // its commands, see hear
 	truth   truth
 	clients []client
 	seen    wseen
@@ -64,6 +66,8 @@ type wnode struct {
 	i    int
 	disk *vfs.MemFS
 	life *wlife // nil: it is down
+	// knew is the catalog as of a checkpoint.
+	knew *catalog.State
 }
 
 // wlife is one process of a node.
@@ -79,6 +83,7 @@ type wlife struct {
 	rate  int64 // of the clock, in thousandths
 	wall  time.Time
 	known map[PartitionID]int64 // how far records were looked at
+	knows *catalog.State        // the catalog of this node, now
 	gone  bool
 	// offered is a leadership that somebody else is to take.
 	offered raftgroup.Leadership
@@ -93,7 +98,7 @@ func newWorld(seed int64, keys *kv.Store) *world {
 	w.truth.init(w)
 	w.net.Seen = w.truth.committed
 	for i := range ids {
-		w.nodes = append(w.nodes, &wnode{w: w, i: i, disk: vfs.NewMem()})
+		w.nodes = append(w.nodes, &wnode{w: w, i: i, disk: vfs.NewMem(), knew: &catalog.State{}})
 	}
 	return w
 }
@@ -126,7 +131,7 @@ func (n *wnode) start() {
 	if w.jumps {
 		skew = int64(5 * time.Hour)
 	}
-	l := &wlife{wnode: n, fault: vfs.NewFault(n.disk), began: w.net.Now(), rate: 960 + w.rng.Int63n(81), known: make(map[PartitionID]int64),
+	l := &wlife{wnode: n, fault: vfs.NewFault(n.disk), began: w.net.Now(), rate: 960 + w.rng.Int63n(81), known: make(map[PartitionID]int64), knows: n.knew,
 		wall: time.UnixMilli(1_700_000_000_000).Add(w.net.Now() + time.Duration(w.rng.Int63n(2*skew)-skew))}
 	n.life = l
 	if !w.last {
@@ -177,6 +182,7 @@ func (n *wlife) open() error {
 	g.keyed.dirty.most = 1 + w.rng.Intn(6)
 	g.prop.delay = func() { n.delay = true }
 	g.out.failed, g.machine.fail = n.failed, n.failed
+	g.machine.present.know(n.retentionOf)
 	n.raft, err = w.net.Start(n.i, raftgroup.SimConfig{
 		Log: log.Group(1), Checkpoints: store, Machine: wmachine{n}, Restored: meta, KeepBytes: 1,
 		Mono: g.clock.mono, Watch: n.turned, OnLease: g.leased,
