@@ -262,6 +262,7 @@ func (b *Broker) Close(ctx context.Context) error {
 	}
 	b.timers.stop()
 	b.cancel()
+	b.offices.close()
 	b.watcher.Wait()
 	if b.onStop != nil {
 		b.onStop()

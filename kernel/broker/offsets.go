@@ -41,28 +41,34 @@ func offsetKey(tenant, group string) []byte {
 // CommitOffsets stores reader positions of a reader group durably, all or
 // none. CodeInvalidName, CodeTooLarge (metadata).
 func (c *Conn) CommitOffsets(ctx context.Context, group string, commits []OffsetCommit) error {
-	if err := kernel.CheckName("group", group); err != nil {
+	entries, err := c.offsetEntries(group, commits)
+	if err != nil || len(entries) == 0 {
 		return err
+	}
+	cctx, cancel := c.b.changeContext()
+	defer cancel()
+	return c.b.durable.Put(cctx, entries)
+}
+
+// offsetEntries are what reader positions are written as, if the user may commit them.
+func (c *Conn) offsetEntries(group string, commits []OffsetCommit) ([]placement.KV, error) {
+	if err := kernel.CheckName("group", group); err != nil {
+		return nil, err
 	}
 	if err := c.allow(kernel.Read, KindGroup, group); err != nil {
-		return err
-	}
-	if len(commits) == 0 {
-		return nil
+		return nil, err
 	}
 	entries := make([]placement.KV, len(commits))
 	for i, o := range commits {
 		if len(o.Metadata) > maxMetadata {
-			return kernel.Errorf(kernel.CodeTooLarge, "group", group, "the metadata is longer than %d bytes", maxMetadata)
+			return nil, kernel.Errorf(kernel.CodeTooLarge, "group", group, "the metadata is longer than %d bytes", maxMetadata)
 		}
 		key := append(offsetKey(c.tenant.name, group), o.Topic[:]...)
 		value := codec.AppendInt([]byte{offsetVersion}, o.Offset)
 		value = codec.AppendInt(value, int64(o.LeaderEpoch))
 		entries[i] = placement.KV{Key: codec.AppendUint(key, uint64(o.Partition)), Value: codec.AppendString(value, o.Metadata)}
 	}
-	cctx, cancel := c.b.changeContext()
-	defer cancel()
-	return c.b.durable.Put(cctx, entries)
+	return entries, nil
 }
 
 // Offsets returns the committed positions of a reader group, all topics.

@@ -171,6 +171,7 @@ func tenantKeys(tenant string) [][]byte {
 	return [][]byte{
 		session.SessionKey(tenant, ""), session.SubscriptionKey(tenant, "", "")[:len(session.SessionKey(tenant, ""))],
 		[]byte(offsetPrefix + tenant + "\x00"), retain.TenantPrefix(tenant), session.WillKey(tenant, ""), session.EpochKey(tenant, ""),
+		[]byte(membershipPrefix + tenant + "\x00"),
 	}
 }
 

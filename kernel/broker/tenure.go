@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
@@ -20,6 +21,22 @@ type Tenure struct {
 	Number uint64
 }
 
+// Office is what a node coordinates groups of readers in: a protocol, and a tenure of its own.
+type Office struct {
+	Protocol kernel.Protocol
+	Tenure
+}
+
+// Coordination is which nodes coordinate groups of readers of a protocol.
+type Coordination struct {
+	Nodes []Tenure // by name; at least one
+	// Last is the highest number that was ever given, 0 if it is not known. Who sees it rise
+	// by more than there are new numbers among the nodes has missed a tenure between.
+	Last uint64
+	// Keeps says that memberships are kept (Membership): all these nodes know of that.
+	Keeps bool
+}
+
 // tenures are those that nodes were told of last, of one protocol. They are keyed state of
 // the durable placement group, so that they go on when another node serves:
 //
@@ -29,23 +46,37 @@ type tenures struct {
 	loaded bool
 	last   uint64
 	list   []Tenure // in the order of names
+
+	unaware map[string]struct{} // nodes of earlier versions, which know of no memberships
+	kept    atomic.Bool         // there may be some
 }
 
-// offices are the tenures of all protocols.
+// offices are the tenures of all protocols. Who changes who is in office has mu for itself;
+// who writes in the name of one has it, shared, until that has its place in the log. So what is
+// written comes before the change, and all that is read after it, or is refused.
 type offices struct {
-	mu sync.Mutex
-	of map[kernel.Protocol]*tenures
+	mu     sync.RWMutex
+	of     map[kernel.Protocol]*tenures
+	closed bool // the facade ends: the next one may have told others already
 }
 
-// get returns those of a protocol. The caller holds mu.
+// get returns those of a protocol. The caller holds mu for itself.
 func (o *offices) get(p kernel.Protocol) *tenures {
 	if o.of == nil {
 		o.of = make(map[kernel.Protocol]*tenures)
 	}
 	if o.of[p] == nil {
-		o.of[p] = new(tenures)
+		o.of[p] = &tenures{unaware: make(map[string]struct{})}
+		o.of[p].kept.Store(true)
 	}
 	return o.of[p]
+}
+
+// close has nobody write in the name of an office any more.
+func (o *offices) close() {
+	o.mu.Lock()
+	o.closed = true
+	o.mu.Unlock()
 }
 
 const (
@@ -58,32 +89,74 @@ const (
 // Coordinators are the nodes that coordinate groups of readers of a protocol, by name: all
 // that are reached and take its clients, as the node that serves sees it, and at least one.
 // What it returns is written down before.
-func (b *Broker) Coordinators(ctx context.Context, p kernel.Protocol) ([]Tenure, error) {
-	b.offices.mu.Lock()
-	defer b.offices.mu.Unlock()
-	t := b.offices.get(p)
+func (b *Broker) Coordinators(ctx context.Context, p kernel.Protocol) (Coordination, error) {
+	o := &b.offices
+	o.mu.RLock()
+	now, known := o.of[p].present(b, p)
+	o.mu.RUnlock()
+	if known {
+		return now, nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	t := o.get(p)
 	if !t.loaded {
 		if err := t.load(b.durable, p); err != nil {
-			return nil, err
+			return Coordination{}, err
 		}
 	}
-	if b.node.Alone() && len(t.list) == 0 {
-		return []Tenure{{Node: b.node.ID()}}, nil
+	if now, known = t.present(b, p); known {
+		return now, nil
 	}
-	nodes := b.coordinators(p)
-	if slices.EqualFunc(t.list, nodes, func(x Tenure, node string) bool { return x.Node == node }) {
-		return t.list, nil
+	last, list := t.next(b.coordinators(p))
+	err := error(errStopping())
+	if !o.closed {
+		err = b.appoint(ctx, p, appendTenures(nil, last, list))
 	}
-	last, list := t.next(nodes)
+	if err != nil {
+		t.loaded, t.list = false, nil // it may be written
+		return Coordination{}, kernel.Errorf(kernel.CodeUnavailable, "", "", "the nodes that coordinate groups cannot be told: %v", err)
+	}
+	t.last, t.list = last, list
+	return t.as(list), nil
+}
+
+// appoint writes tenures down.
+func (b *Broker) appoint(ctx context.Context, p kernel.Protocol, value []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, tenureWait)
 	defer cancel()
 	defer context.AfterFunc(b.ctx, cancel)()
-	if err := b.durable.Put(ctx, []placement.KV{{Key: tenureKey(p), Value: appendTenures(nil, last, list)}}); err != nil {
-		t.loaded, t.list = false, nil // it may be written
-		return nil, kernel.Errorf(kernel.CodeUnavailable, "", "", "the nodes that coordinate groups cannot be told: %v", err)
+	wait, err := b.durable.BeginPut(b.lead.placement, []placement.KV{{Key: tenureKey(p), Value: value}})
+	if err != nil {
+		return err
 	}
-	t.last, t.list = last, list
-	return list, nil
+	return wait(ctx)
+}
+
+// told is the coordination as nodes were told of it last; false if that is not known.
+func (t *tenures) told(b *Broker) (Coordination, bool) {
+	switch {
+	case t == nil || !t.loaded:
+		return Coordination{}, false
+	case len(t.list) > 0:
+		return t.as(t.list), true
+	}
+	return t.as([]Tenure{{Node: b.node.ID()}}), b.node.Alone() // from the beginning
+}
+
+// present is told, if that is how it is to be.
+func (t *tenures) present(b *Broker, p kernel.Protocol) (Coordination, bool) {
+	now, known := t.told(b)
+	if !known || len(t.list) == 0 {
+		return now, known
+	}
+	return now, slices.EqualFunc(t.list, b.coordinators(p), func(x Tenure, node string) bool { return x.Node == node })
+}
+
+// as is the coordination by nodes.
+func (t *tenures) as(list []Tenure) Coordination {
+	unaware := func(x Tenure) bool { _, is := t.unaware[x.Node]; return is }
+	return Coordination{Nodes: list, Last: t.last, Keeps: !slices.ContainsFunc(list, unaware)}
 }
 
 // next are the tenures of nodes: who has been told of goes on, others begin one.
@@ -142,21 +215,73 @@ func (t *tenures) load(g *placement.Group, p kernel.Protocol) error {
 // CommitOffsetsBy is CommitOffsets for members of a group who have asked a coordinator for
 // it, or what Coordinates says.
 func (c *Conn) CommitOffsetsBy(ctx context.Context, by Tenure, group string, commits []OffsetCommit) error {
-	if err := c.Coordinates(ctx, by, group); err != nil {
+	entries, err := c.offsetEntries(group, commits)
+	if err != nil {
 		return err
 	}
-	return c.CommitOffsets(ctx, group, commits)
+	return c.b.putBy(ctx, Office{c.about.Protocol, by}, c.tenant.name, group, false, entries)
 }
 
 // Coordinates returns CodeFenced unless a node coordinates a group of readers, in that
 // tenure: another one does, or has meanwhile, and it may not know.
 func (c *Conn) Coordinates(ctx context.Context, by Tenure, group string) error {
-	now, err := c.b.Coordinators(ctx, c.about.Protocol)
-	if err != nil {
-		return err
+	_, err := c.b.coordinates(ctx, Office{c.about.Protocol, by}, c.tenant.name, group)
+	return err
+}
+
+func (b *Broker) coordinates(ctx context.Context, by Office, tenant, group string) (Coordination, error) {
+	now, err := b.Coordinators(ctx, by.Protocol)
+	if err == nil {
+		err = now.check(by, tenant, group)
 	}
-	if Coordinator(now, c.tenant.name, group) != by {
+	return now, err
+}
+
+// check returns CodeFenced unless it is that office that coordinates a group.
+func (c *Coordination) check(by Office, tenant, group string) error {
+	if Coordinator(c.Nodes, tenant, group) != by.Tenure {
 		return kernel.Errorf(kernel.CodeFenced, KindGroup, group, "another node coordinates it, or has meanwhile")
 	}
 	return nil
+}
+
+// putBy writes what a coordinator of a group of readers has decided, or what Coordinates says. The
+// coordinator that follows finds it written, or it never will be. What has begun is
+// finished even when ctx ends. membership says that it is one.
+func (b *Broker) putBy(ctx context.Context, by Office, tenant, group string, membership bool, entries []placement.KV) error {
+	if _, err := b.coordinates(ctx, by, tenant, group); err != nil || len(entries) == 0 {
+		return err
+	}
+	wait, err := b.beginBy(ctx, by, tenant, group, membership, entries)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := b.changeContext()
+	defer cancel()
+	return wait(ctx)
+}
+
+// beginBy gives entries their place in the log, if it is that office now that coordinates.
+func (b *Broker) beginBy(ctx context.Context, by Office, tenant, group string, membership bool, entries []placement.KV) (wait func(context.Context) error, err error) {
+	o := &b.offices
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	t := o.of[by.Protocol]
+	now, known := t.told(b)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case o.closed || !known:
+		return nil, kernel.Errorf(kernel.CodeUnavailable, KindGroup, group, "it is not known which node coordinates it")
+	}
+	if err := now.check(by, tenant, group); err != nil {
+		return nil, err
+	}
+	if membership {
+		if !now.Keeps {
+			return nil, errUnkept
+		}
+		t.kept.Store(true)
+	}
+	return b.durable.BeginPut(b.lead.placement, entries)
 }

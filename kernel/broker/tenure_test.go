@@ -59,7 +59,7 @@ func TestTenures(t *testing.T) {
 	self := n.ID()
 	ask := func(b *Broker, want ...Tenure) {
 		t.Helper()
-		if got, err := b.Coordinators(soon(t), "kafka"); err != nil || !slices.Equal(got, want) {
+		if got, err := b.Coordinators(soon(t), "kafka"); err != nil || !slices.Equal(got.Nodes, want) {
 			t.Errorf("%v %v, want %v", got, err, want)
 		}
 	}

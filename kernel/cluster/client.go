@@ -57,6 +57,11 @@ var protocols = []kernel.Protocol{"amqp", "mqtt", "kafka"}
 // smallMessage is how large a buffer an idle stream may keep, in bytes.
 const smallMessage = 4 << 10
 
+// maxQuestion is the longest question, and answer, of CallLogin, in bytes: 9 MiB that a
+// coordinator of a group has to remember, with what belongs to it. Earlier versions take
+// maxMessage; what is longer they are not asked.
+const maxQuestion = 9<<20 + 64<<10
+
 // MaxStreamMessage is the longest message of a Stream, in bytes.
 const MaxStreamMessage = maxMessage
 
@@ -79,7 +84,8 @@ func (n *Node) OpenClient(ctx context.Context, raftID string) (Stream, error) {
 	stop := context.AfterFunc(ctx, cancel)
 	s := &outgoing{cancel: cancel}
 	err := n.clients.with(ctx, raftID, func(c *grpc.ClientConn) (err error) {
-		s.stream, err = c.NewStream(life, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, methodClient)
+		s.stream, err = c.NewStream(life, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, methodClient,
+			grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage))
 		return err
 	})
 	if !stop() {
@@ -123,7 +129,7 @@ type clientDial struct {
 func newClients(n *Node) *clients {
 	return &clients{node: n, dials: map[string]*clientDial{}, links: newLinks(n, transport.KindClient, func(c net.Conn) (*grpc.ClientConn, error) {
 		return newClient(c, grpc.WithInitialWindowSize(clientWindow), grpc.WithInitialConnWindowSize(connWindow), grpc.WithDisableRetry(),
-			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(plain{}), grpc.MaxCallRecvMsgSize(maxMessage), grpc.MaxCallSendMsgSize(maxMessage)))
+			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(plain{}), grpc.MaxCallRecvMsgSize(maxQuestion), grpc.MaxCallSendMsgSize(maxQuestion)))
 	})}
 }
 
@@ -174,7 +180,7 @@ func (c *clients) link(ctx context.Context, raftID string) (*link, error) {
 }
 
 func (c *clients) serve(l net.Listener) {
-	c.rpc = serveGRPC(l, c.node, &grpc.ServiceDesc{
+	c.rpc = serveGRPC(l, c.node, maxQuestion, &grpc.ServiceDesc{
 		ServiceName: clientService,
 		HandlerType: (*any)(nil),
 		Methods:     []grpc.MethodDesc{{MethodName: "Login", Handler: c.answerLogin}},

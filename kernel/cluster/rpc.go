@@ -125,7 +125,7 @@ type rpcServer struct {
 }
 
 func serveRPC(n *Node, l net.Listener) *rpcServer {
-	return serveGRPC(l, n, &grpc.ServiceDesc{
+	return serveGRPC(l, n, maxMessage, &grpc.ServiceDesc{
 		ServiceName: serviceName,
 		HandlerType: (*any)(nil),
 		Methods: []grpc.MethodDesc{
@@ -136,10 +136,11 @@ func serveRPC(n *Node, l net.Listener) *rpcServer {
 	}, grpc.ForceServerCodec(codec{}), grpc.MaxConcurrentStreams(maxStreams))
 }
 
-// serveGRPC serves a service on the connections of a listener.
-func serveGRPC(l net.Listener, n *Node, service *grpc.ServiceDesc, more ...grpc.ServerOption) *rpcServer {
+// serveGRPC serves a service, of messages of at most that many bytes, on the connections
+// of a listener.
+func serveGRPC(l net.Listener, n *Node, most int, service *grpc.ServiceDesc, more ...grpc.ServerOption) *rpcServer {
 	s := &rpcServer{done: make(chan struct{}), grpc: grpc.NewServer(append(more,
-		grpc.Creds(trust{}), grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
+		grpc.Creds(trust{}), grpc.MaxRecvMsgSize(most), grpc.MaxSendMsgSize(most),
 		grpc.MaxHeaderListSize(16<<10), grpc.ConnectionTimeout(5*time.Second), grpc.WaitForHandlers(true),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: keepaliveTime, Timeout: keepaliveTime / 2}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: keepaliveTime / 2, PermitWithoutStream: true}),

@@ -41,9 +41,3 @@ type LogPublisher interface {
 	// ToPartition is broker.Publisher.ToPartition. Its outcome has the offset.
 	ToPartition(t *kernel.Topic, partition int32, batch []byte, token uint64) error
 }
-
-// Coordinating is the part of a Host that knows which nodes coordinate groups of readers
-// of a protocol (broker.Broker.Coordinators).
-type Coordinating interface {
-	Coordinators(ctx context.Context, p kernel.Protocol) ([]broker.Tenure, error)
-}

@@ -138,12 +138,3 @@ func (p *publisher) ToPartition(t *kernel.Topic, partition int32, batch []byte, 
 	}
 	return p.judge(in.ToPartition(t, partition, batch, token))
 }
-
-// Coordinators is Coordinating.Coordinators.
-func (e *Edge) Coordinators(ctx context.Context, p kernel.Protocol) (nodes []broker.Tenure, err error) {
-	err = e.ask(ctx, func(h *served) (err error) {
-		nodes, err = h.Coordinators(ctx, p)
-		return err
-	})
-	return nodes, err
-}

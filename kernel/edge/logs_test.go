@@ -119,11 +119,11 @@ func TestLogsOfTheNextHost(t *testing.T) {
 	if must(t, err); again.Name != "log" {
 		t.Errorf("%+v", again)
 	}
-	nodes, err := w.Coordinators(soon(t), "test")
-	if must(t, err); len(nodes) != 1 {
-		t.Error(nodes)
+	now, err := w.Coordinators(soon(t), "test")
+	if must(t, err); len(now.Nodes) != 1 {
+		t.Error(now)
 	}
-	must(t, c.CommitOffsets(soon(t), nodes[0], "g", []broker.OffsetCommit{{Topic: topic.ID, Offset: 1}}))
+	must(t, c.CommitOffsets(soon(t), now.Nodes[0], "g", []broker.OffsetCommit{{Topic: topic.ID, Offset: 1}}))
 }
 
 // TestTopicMadeTwice: a topic that was made by a host that is lost before it says so is

@@ -45,7 +45,10 @@ const (
 	askTenant
 	askScram        // the user is the mechanism, and the password the first message
 	askScramEnd     // the user names the login, and the password is the second
-	askCoordinators // the user is the protocol
+	askCoordinators // the user is the protocol, and the password aware, or empty from earlier versions
+	askMembership   // and from here on what a coordinator asks: see office
+	askKeepMembership
+	askMemberships
 )
 
 // ask asks about a login, and returns the reader of the answer.
@@ -54,7 +57,12 @@ func (h *Host) ask(ctx context.Context, what byte, tenant, user, password string
 	for _, s := range []string{tenant, user, password} {
 		b = codec.AppendString(b, s)
 	}
-	answer, err := h.peers.CallLogin(ctx, h.node, appendAddr(b, remote))
+	return h.call(ctx, appendAddr(b, remote))
+}
+
+// call returns the reader of the answer to a question.
+func (h *Host) call(ctx context.Context, question []byte) (*reader, error) {
+	answer, err := h.peers.CallLogin(ctx, h.node, question)
 	if err != nil {
 		return nil, err
 	}

@@ -10,23 +10,7 @@ import (
 	"github.com/trivium-mq/trivium/metasvc/codec"
 )
 
-var (
-	_ edge.Logs         = (*link)(nil)
-	_ edge.Coordinating = (*Host)(nil)
-)
-
-// Coordinators implements edge.Coordinating.
-func (h *Host) Coordinators(ctx context.Context, p kernel.Protocol) ([]broker.Tenure, error) {
-	r, err := h.ask(ctx, askCoordinators, "", string(p), "", nil)
-	if err != nil {
-		return nil, err
-	}
-	nodes := several(r, r.tenure)
-	if err := r.Done(); err != nil {
-		return nil, either(nil, err)
-	}
-	return nodes, nil
-}
+var _ edge.Logs = (*link)(nil)
 
 // May implements edge.Logs. What the user may do is remembered for a second.
 func (l *link) May(ctx context.Context, any kernel.Acts, kind, name string) (bool, error) {

@@ -334,12 +334,13 @@ func TestCommits(t *testing.T) {
 	b := open(t)
 	n := serve(t, b)
 	c, d, ctx := n.connect(t), direct(t, b), soon(t)
-	nodes, err := NewHost(n, "1").Coordinators(ctx, "test")
+	now, err := NewHost(n, "1").Coordinators(ctx, "test")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if own, err := b.Coordinators(ctx, "test"); err != nil || !slices.Equal(nodes, own) || len(nodes) != 1 {
-		t.Fatal(nodes, own, err)
+	nodes := now.Nodes
+	if own, err := b.Coordinators(ctx, "test"); err != nil || !reflect.DeepEqual(now, own) || len(nodes) != 1 {
+		t.Fatal(now, own, err)
 	}
 	kt := c.logTopic("log", 2)
 	commits := []broker.OffsetCommit{{Topic: kt.ID, Offset: 5, LeaderEpoch: -1, Metadata: "m"}, {Topic: kt.ID, Partition: 1, Offset: 1 << 40, LeaderEpoch: 3}}

@@ -107,6 +107,9 @@ func (s *Server) replace(c *session, token string) {
 
 // AnswerLogin implements cluster.ClientServer.
 func (s *Server) AnswerLogin(ctx context.Context, from string, req []byte) ([]byte, error) {
+	if len(req) > 0 && req[0] >= askMembership && req[0] <= askMemberships {
+		return s.answerOffice(ctx, from, req)
+	}
 	r := read(req)
 	what, tenant, user, password, remote := r.Byte(), r.String(), r.String(), r.String(), r.addr()
 	if err := r.Done(); err != nil {
@@ -133,10 +136,7 @@ func (s *Server) AnswerLogin(ctx context.Context, from string, req []byte) ([]by
 	case askScramEnd:
 		answer, err = s.scrams.end(ctx, from, user, []byte(password))
 	case askCoordinators:
-		var list []broker.Tenure
-		if list, err = b.Coordinators(ctx, kernel.Protocol(user)); err == nil {
-			answer = appendTenures(appendError(nil, nil), list)
-		}
+		answer, err = answerCoordinators(ctx, b, from, user, password)
 	default:
 		return nil, fmt.Errorf("%w: a question of kind %d", errMalformed, what)
 	}

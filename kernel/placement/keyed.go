@@ -132,6 +132,32 @@ const maxKey = 16 << 10
 // last writer wins. CodeUnavailable: also when the disk is full. CodeUnknown as for
 // every command; it may be repeated.
 func (g *Group) Put(ctx context.Context, entries []KV) error {
+	if err := g.mayPut(entries); err != nil {
+		return err
+	}
+	_, err := g.do(ctx, putCommand(entries))
+	return err
+}
+
+// BeginPut is Put in two steps, for a leader of a term: when it returns, the entries have
+// their place in the log, before all that is put later; wait waits for their outcome.
+// CodeUnavailable: this node does not lead in that term.
+func (g *Group) BeginPut(term uint64, entries []KV) (wait func(context.Context) error, err error) {
+	if err := g.mayPut(entries); err != nil {
+		return nil, err
+	}
+	ch, err := g.prop.commandIn(term, putCommand(entries))
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error {
+		_, err := result(ctx, ch)
+		return err
+	}, nil
+}
+
+// mayPut checks what is to be written.
+func (g *Group) mayPut(entries []KV) error {
 	if g.keyed.store == nil {
 		return errNoKeys
 	}
@@ -148,8 +174,7 @@ func (g *Group) Put(ctx context.Context, entries []KV) error {
 	if err := g.keyed.store.Room(size); err != nil {
 		return kernel.Errorf(kernel.CodeUnavailable, "", "", "%v", err)
 	}
-	_, err := g.do(ctx, putCommand(entries))
-	return err
+	return nil
 }
 
 // Get returns a value of the keyed state, nil if the key is missing. What a

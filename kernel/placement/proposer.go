@@ -173,8 +173,13 @@ func (p *proposer) settleTimeout() {
 // command adds a command, which changes what holds back records of topics (see changes),
 // and returns where its result will be sent.
 func (p *proposer) command(body []byte, topics ...kernel.TopicID) (<-chan commandResult, error) {
+	return p.commandIn(0, body, topics...)
+}
+
+// commandIn is command in one term only, unless that is 0.
+func (p *proposer) commandIn(term uint64, body []byte, topics ...kernel.TopicID) (<-chan commandResult, error) {
 	p.mu.Lock()
-	if p.stopped || p.term == 0 {
+	if p.stopped || p.term == 0 || term != 0 && term != p.term {
 		err := errNotLeading
 		if p.stopped {
 			err = errStopped

@@ -20,6 +20,10 @@ func (c *conn) handleListGroups(req *kmsg.ListGroupsRequest, resp *kmsg.ListGrou
 	if !admits(req.TypesFilter, groupType) {
 		return
 	}
+	if err := c.loadAll(); err != nil {
+		resp.ErrorCode = groupCode(err)
+		return
+	}
 	list := c.srv.groups.List(c.client.Identity().Tenant)
 	active := len(list)
 	withOffsets, err := c.client.OffsetGroups(c.ctx)

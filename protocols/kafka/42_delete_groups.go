@@ -17,8 +17,8 @@ func (c *conn) handleDeleteGroups(req *kmsg.DeleteGroupsRequest, resp *kmsg.Dele
 	for _, name := range req.Groups {
 		out := kmsg.NewDeleteGroupsResponseGroup()
 		out.Group = name
+		refused := c.coordinated(name) // and its members are loaded
 		_, active := c.srv.groups.Describe(c.groupKey(name))
-		refused := c.coordinated(name)
 		switch {
 		case refused != 0:
 			out.ErrorCode = refused

@@ -33,6 +33,8 @@ type coordinators struct {
 	mu    sync.Mutex
 	nodes []broker.Tenure
 	own   broker.Tenure // this node's among them, the zero one if there is none
+	last  uint64        // the highest number that was given, 0 if it is not known
+	kept  bool          // memberships are kept
 	at    time.Time
 	stale chan struct{} // capacity 1: the view is to be taken anew
 }
@@ -65,18 +67,30 @@ func (k *coordinators) view(ctx context.Context, age time.Duration) ([]broker.Te
 }
 
 // take takes a view over. In a tenure that is new another node may have had the groups
-// meanwhile: they end here, before anything is committed in it. k.mu is held.
-func (k *coordinators) take(now []broker.Tenure, asked time.Time) {
+// meanwhile: they end here, before anything is committed in it, and are loaded anew. So they do if
+// a tenure of another node went by unseen. k.mu is held.
+func (k *coordinators) take(now broker.Coordination, asked time.Time) {
 	var own broker.Tenure
-	for _, t := range now {
+	begun := uint64(0) // since the last view
+	for _, t := range now.Nodes {
 		if t.Node == k.srv.cfg.Node {
 			own = t
 		}
+		if t.Number > k.last {
+			begun++
+		}
 	}
-	if own != k.own {
-		k.srv.groups.Keep(func(group.Key) bool { return false })
+	if missed := k.last > 0 && now.Last > k.last+begun; own != k.own || missed {
+		k.srv.groups.Begin(own.Number)
 	}
-	k.nodes, k.own, k.at = now, own, asked
+	k.nodes, k.own, k.last, k.kept, k.at = now.Nodes, own, now.Last, now.Keeps, asked
+}
+
+// keeps reports whether memberships are kept, as far as this node knows.
+func (k *coordinators) keeps() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.kept
 }
 
 // tenure is this node's, as far as it knows.
@@ -125,7 +139,8 @@ func (k *coordinators) overtaken() {
 }
 
 // coordinated returns the code for a group that the user may not read, or that this node
-// does not coordinate; 0 for others.
+// does not coordinate, or of which it cannot learn what the coordinators before have kept; 0
+// for others.
 func (c *conn) coordinated(name string) int16 {
 	if code := c.groupRefused(name); code != 0 {
 		return code
@@ -137,7 +152,9 @@ func (c *conn) coordinated(name string) int16 {
 			return groupCode(err)
 		}
 		if node == c.srv.cfg.Node {
-			return 0
+			ctx, cancel := context.WithTimeout(c.ctx, patience)
+			defer cancel()
+			return int16(c.srv.groups.Load(ctx, key))
 		}
 	}
 	return kerr.NotCoordinator.Code

@@ -31,15 +31,19 @@ type fakeNode struct {
 	refuse    error // of every batch
 	settings  broker.Settings
 	nodes     []broker.Tenure // that coordinate groups; nil = the only one
-	hold      chan struct{}   // if set, publishes complete when it is closed
-	watching  chan struct{}   // told of each watch
-	nobody    atomic.Bool     // nobody will serve
-	unknown   bool            // nobody knows what becomes of a batch
-	serves    chan struct{}   // if set, who waits for a host does so until it is closed
+	last      uint64          // see broker.Coordination
+	unkept    bool            // an earlier version coordinates
+	kept      map[string][]byte
+	keeping   error         // of all that is about memberships
+	hold      chan struct{} // if set, publishes complete when it is closed
+	watching  chan struct{} // told of each watch
+	nobody    atomic.Bool   // nobody will serve
+	unknown   bool          // nobody knows what becomes of a batch
+	serves    chan struct{} // if set, who waits for a host does so until it is closed
 }
 
 func newFake() *fakeNode {
-	return &fakeNode{settings: *broker.DefaultSettings(), watching: make(chan struct{}, 100), topics: map[string]*kernel.Topic{}, logs: map[kernel.TopicID][]*fakeLog{}, offsets: map[string][]broker.OffsetCommit{}}
+	return &fakeNode{settings: *broker.DefaultSettings(), watching: make(chan struct{}, 100), topics: map[string]*kernel.Topic{}, logs: map[kernel.TopicID][]*fakeLog{}, offsets: map[string][]broker.OffsetCommit{}, kept: map[string][]byte{}}
 }
 
 func (n *fakeNode) Await(context.Context) error { return nil }
@@ -59,13 +63,55 @@ func (n *fakeNode) BeginScram(string, string, net.Addr) (edge.Scram, bool) { ret
 
 func groupKeyOf(name string) group.Key { return group.Key{Tenant: "/", Group: name} }
 
-func (n *fakeNode) Coordinators(context.Context, kernel.Protocol) ([]broker.Tenure, error) {
+func (n *fakeNode) Coordinators(context.Context, kernel.Protocol) (broker.Coordination, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.nodes == nil {
-		return []broker.Tenure{{}}, nil
+		return broker.Coordination{Nodes: []broker.Tenure{{}}, Keeps: true}, nil
 	}
-	return n.nodes, nil
+	return broker.Coordination{Nodes: n.nodes, Last: n.last, Keeps: !n.unkept}, nil
+}
+
+func (n *fakeNode) Membership(_ context.Context, by broker.Office, tenant, group string) ([]byte, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.kept[tenant+" "+group], n.fenced(by, tenant, group)
+}
+
+func (n *fakeNode) KeepMembership(_ context.Context, by broker.Office, tenant, group string, value []byte) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if err := n.fenced(by, tenant, group); err != nil {
+		return err
+	}
+	if value == nil {
+		delete(n.kept, tenant+" "+group)
+	} else {
+		n.kept[tenant+" "+group] = value
+	}
+	return nil
+}
+
+func (n *fakeNode) Memberships(_ context.Context, by broker.Office, tenant string) (names []string, _ error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for key := range n.kept {
+		if name, ok := strings.CutPrefix(key, tenant+" "); ok && n.fenced(by, tenant, name) == nil {
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// fenced is as of the kernel. n.mu is held.
+func (n *fakeNode) fenced(by broker.Office, tenant, group string) error {
+	if n.keeping != nil {
+		return n.keeping
+	}
+	if n.nodes != nil && broker.Coordinator(n.nodes, tenant, group) != by.Tenure {
+		return kernel.Errorf(kernel.CodeFenced, "group", group, "another one")
+	}
+	return nil
 }
 
 func (n *fakeNode) Anonymous(string, net.Addr) (kernel.Identity, error) {

@@ -20,7 +20,7 @@ type node interface {
 	BeginScram(mechanism, tenant string, remote net.Addr) (edge.Scram, bool)
 	Anonymous(tenant string, remote net.Addr) (kernel.Identity, error)
 	Counters(p kernel.Protocol) *broker.Counters
-	Coordinators(ctx context.Context, p kernel.Protocol) ([]broker.Tenure, error)
+	edge.Coordinating
 	Connect(ctx context.Context, id kernel.Identity, info kernel.ConnectionInfo, end func(reason error)) (client, error)
 }
 

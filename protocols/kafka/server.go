@@ -136,7 +136,7 @@ func newServer(n node, cfg Config) (*Server, error) {
 	s.fetches = semaphore.NewWeighted(cfg.FetchMemory)
 	s.ctx, s.cut = context.WithCancel(context.Background())
 	s.drain, s.finish = context.WithCancel(context.Background())
-	s.groups = group.NewCoordinator(cfg.Groups)
+	s.groups = group.NewCoordinator(cfg.Groups, memberships{s})
 	s.views.srv, s.views.stale = s, make(chan struct{}, 1)
 	s.watch.Go(func() { s.views.watch(s.drain) })
 	return s, nil

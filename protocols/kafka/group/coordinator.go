@@ -3,6 +3,7 @@ package group
 import (
 	"cmp"
 	"container/heap"
+	"context"
 	"slices"
 	"strings"
 	"sync"
@@ -44,13 +45,21 @@ const maxID = 255
 type Key struct{ Tenant, Group string }
 
 // Coordinator runs the groups of a node. Its methods are safe for concurrent
-// use and do not block; replies are called once each, from within the call or
-// from the timer's goroutine, and must not call back.
+// use and, but for Load, do not block; replies are called once each, from within the call or
+// from a goroutine of the coordinator, and must not call back.
 type Coordinator struct {
 	limits Limits
+	store  Store          // nil: memberships are here only
+	places chan struct{}  // of calls of store
+	work   sync.WaitGroup // those calls; Add under mu while open
+	ctx    context.Context
+	cancel context.CancelFunc
 
 	mu     sync.Mutex
+	tenure uint64 // of this coordinator, see Begin
 	groups map[Key]*entry
+	absent map[Key]struct{} // of which nothing is kept
+	loads  map[Key]*load
 	timers timers
 	bytes  int // of all groups
 	closed bool
@@ -59,21 +68,31 @@ type Coordinator struct {
 	done   chan struct{}
 }
 
-// entry is a group with its place in the heap of timers.
+// entry is a group with its place in the heap of timers, and with what is kept of it.
 type entry struct {
 	*group
-	key   Key
-	at    time.Time
-	index int
+	key     Key
+	at      time.Time
+	index   int
+	counted int // of the group's size, in the coordinator's books
+
+	gone  bool      // it is forgotten
+	kept  bool      // something of it may be kept
+	now   *saving   // under way
+	next  *saving   // follows it
+	again time.Time // when it may be tried again to remove it
 }
 
-// NewCoordinator starts a coordinator; Close ends it.
-func NewCoordinator(limits Limits) *Coordinator {
+// NewCoordinator starts a coordinator, which keeps memberships in a store, or, if that is
+// nil, nowhere; Close ends it.
+func NewCoordinator(limits Limits, store Store) *Coordinator {
 	limits.defaults()
 	c := &Coordinator{
-		limits: limits, groups: map[Key]*entry{},
+		limits: limits, store: store, places: make(chan struct{}, storePlaces),
+		groups: map[Key]*entry{}, absent: map[Key]struct{}{}, loads: map[Key]*load{},
 		wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{}),
 	}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
 	go c.run()
 	return c
 }
@@ -89,47 +108,22 @@ func (c *Coordinator) Close() {
 	}
 	c.closed = true
 	close(c.stop)
+	c.cancel()
 	var out []func()
 	for _, e := range c.groups {
-		e.close(NotAvailable)
-		out = append(out, e.out...)
-		e.out = nil
+		out = append(out, c.forget(e, NotAvailable)...)
 	}
 	c.mu.Unlock()
 	<-c.done
-	for _, reply := range out {
-		reply()
-	}
+	c.work.Wait()
+	send(out)
 }
 
-// Empty reports whether there are no groups.
+// Empty reports whether nothing is known of any group.
 func (c *Coordinator) Empty() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.groups) == 0
-}
-
-// Keep forgets the groups that another node coordinates, and answers those of their members
-// that wait with NotCoordinator.
-func (c *Coordinator) Keep(ours func(Key) bool) {
-	c.mu.Lock()
-	var out []func()
-	for key, e := range c.groups {
-		if ours(key) {
-			continue
-		}
-		e.close(NotCoordinator)
-		out = append(out, e.out...)
-		c.bytes -= e.size
-		delete(c.groups, key)
-		if e.index >= 0 {
-			heap.Remove(&c.timers, e.index)
-		}
-	}
-	c.mu.Unlock()
-	for _, reply := range out {
-		reply()
-	}
+	return len(c.groups)+len(c.absent)+len(c.loads) == 0
 }
 
 // run is the timers' goroutine.
@@ -163,13 +157,10 @@ func (c *Coordinator) tick() time.Duration {
 			c.mu.Unlock()
 			return min(wait, time.Hour)
 		}
-		before := e.size
 		e.tick(now)
-		out := c.settle(e, before)
+		out := c.settle(e)
 		c.mu.Unlock()
-		for _, reply := range out {
-			reply()
-		}
+		send(out)
 	}
 }
 
@@ -183,6 +174,9 @@ func (c *Coordinator) act(key Key, create bool, fn func(g *group, now time.Time)
 	case c.closed:
 		c.mu.Unlock()
 		return NotAvailable
+	case !c.known(key): // it was, and is somebody else's meanwhile, or is to be loaded again
+		c.mu.Unlock()
+		return NotAvailable
 	case !ok && !create:
 		c.mu.Unlock()
 		return NotFound
@@ -190,32 +184,38 @@ func (c *Coordinator) act(key Key, create bool, fn func(g *group, now time.Time)
 		c.mu.Unlock()
 		return NotAvailable
 	case !ok:
-		e = &entry{group: newGroup(&c.limits), key: key, at: never, index: -1}
-		c.groups[key] = e
+		e = c.add(key)
 	}
-	before := e.size
 	fn(e.group, time.Now())
-	out := c.settle(e, before)
+	out := c.settle(e)
 	c.mu.Unlock()
-	for _, reply := range out {
-		reply()
-	}
+	send(out)
 	return OK
 }
 
+// add makes a group. The caller holds mu.
+func (c *Coordinator) add(key Key) *entry {
+	e := &entry{group: newGroup(&c.limits), key: key, at: never, index: -1}
+	c.groups[key] = e
+	delete(c.absent, key)
+	return e
+}
+
 // settle takes the answers of an event, keeps the books, and sets the group's
-// timer; a group without members is forgotten.
-func (c *Coordinator) settle(e *entry, before int) (out []func()) {
+// timer; a group without members, of which nothing is kept, is forgotten.
+func (c *Coordinator) settle(e *entry) (out []func()) {
+	c.keepUp(e, time.Now())
 	out, e.out = e.out, nil
-	c.bytes += e.size - before
-	if e.idle() {
-		delete(c.groups, e.key)
-		if e.index >= 0 {
-			heap.Remove(&c.timers, e.index)
-		}
+	c.bytes += e.size - e.counted
+	e.counted = e.size
+	if e.idle() && !e.kept {
+		c.drop(e)
+		c.none(e.key)
 		return out
 	}
-	e.at = e.next()
+	if e.at = e.group.next(); e.idle() && e.now == nil {
+		e.at = e.again
+	}
 	if e.index < 0 {
 		heap.Push(&c.timers, e)
 	} else {
@@ -334,7 +334,7 @@ func (c *Coordinator) Describe(key Key) (d Description, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.groups[key]
-	if !ok {
+	if !ok || e.idle() {
 		return Description{Key: key, State: Dead}, false
 	}
 	return e.describe(), true
@@ -346,7 +346,7 @@ func (c *Coordinator) List(tenant string) []Description {
 	c.mu.Lock()
 	var list []Description
 	for key, e := range c.groups {
-		if key.Tenant == tenant {
+		if key.Tenant == tenant && !e.idle() {
 			list = append(list, Description{Key: key, State: e.state, ProtocolType: e.protocolType, Protocol: e.protocol})
 		}
 	}

@@ -23,7 +23,7 @@ func joinOne(c *Coordinator, id string, session time.Duration) <-chan Joined {
 
 func TestCoordinatorTimers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := NewCoordinator(Limits{})
+		c := NewCoordinator(Limits{}, nil)
 		defer c.Close()
 		started := time.Now()
 		j := <-joinOne(c, "", 10*time.Second)
@@ -55,7 +55,7 @@ func TestCoordinatorTimers(t *testing.T) {
 }
 
 func TestCoordinatorClose(t *testing.T) {
-	c := NewCoordinator(Limits{InitialDelay: time.Hour})
+	c := NewCoordinator(Limits{InitialDelay: time.Hour}, nil)
 	waiting := joinOne(c, "", 10*time.Second)
 	c.Close()
 	c.Close()
@@ -68,7 +68,7 @@ func TestCoordinatorClose(t *testing.T) {
 }
 
 func TestCoordinatorRefusals(t *testing.T) {
-	c := NewCoordinator(Limits{Groups: 1})
+	c := NewCoordinator(Limits{Groups: 1}, nil)
 	defer c.Close()
 	if j := <-joinOne(c, "", time.Second); j.Err != InvalidSession {
 		t.Errorf("session of 1 s: %+v", j)
@@ -105,6 +105,7 @@ func TestGroupInvariants(t *testing.T) {
 		g, now := newGroup(&limits), t0
 		ids, made := []string{""}, 0
 		asked, answered := 0, 0
+		var held []kept // what is on its way to be kept
 		for range rapid.IntRange(1, 80).Draw(t, "steps") {
 			id := rapid.SampledFrom(ids).Draw(t, "member")
 			instance := rapid.SampledFrom([]string{"", "", "i1", "i2"}).Draw(t, "instance")
@@ -159,12 +160,32 @@ func TestGroupInvariants(t *testing.T) {
 				}
 				g.tick(now)
 			}
+			held, g.keep = append(held, g.keep...), nil
+			for len(held) > 0 && rapid.Bool().Draw(t, "kept") {
+				held[0](OK, now)
+				held = held[1:]
+			}
+			forgotten := rapid.IntRange(0, 30).Draw(t, "forgotten") == 0
+			if forgotten {
+				g.close(NotAvailable)
+				for _, k := range held {
+					k(NotAvailable, now)
+				}
+				held = nil
+			}
 			out := g.out
 			g.out = nil
 			for _, reply := range out {
 				reply()
 			}
-			checkGroup(t, g, asked-answered)
+			if forgotten {
+				g = newGroup(&limits)
+			}
+			checkGroup(t, g, asked-answered, len(held))
+			checkMembership(t, g)
+		}
+		for _, k := range held {
+			k(OK, now)
 		}
 		now = now.Add(24 * time.Hour)
 		for range 100 {
@@ -180,7 +201,7 @@ func TestGroupInvariants(t *testing.T) {
 	})
 }
 
-func checkGroup(t *rapid.T, g *group, unanswered int) {
+func checkGroup(t *rapid.T, g *group, unanswered, held int) {
 	size, waiting, leads := 0, 0, false
 	for _, m := range g.members {
 		size += m.size()
@@ -195,7 +216,7 @@ func checkGroup(t *rapid.T, g *group, unanswered int) {
 	switch {
 	case size != g.size:
 		t.Fatalf("%d bytes, the books say %d", size, g.size)
-	case waiting != unanswered:
+	case waiting > unanswered || waiting+held < unanswered:
 		t.Fatalf("%d members wait, %d requests are unanswered", waiting, unanswered)
 	case len(g.members) > 0 && !leads:
 		t.Fatalf("the leader %q is no member", g.leader)

@@ -40,9 +40,15 @@ type group struct {
 	joinBy       time.Time            // Preparing: when those who have not joined are left behind
 	initial      time.Time            // Preparing for the first time: when it may end at the earliest; zero otherwise
 	syncBy       time.Time            // when those who have not synced are removed; zero = all have
+	assigned     bool                 // Completing: the leader has assigned, which is being kept
+	ahead        int32                // by how much more than one the next generation is higher
 	size         int                  // bytes of all members
 	out          []func()
+	keep         []kept // what waits until the membership, as it is now, is kept
 }
+
+// kept is told what has come of keeping a membership: OK, or why the group is forgotten.
+type kept func(err Error, now time.Time)
 
 func newGroup(limits *Limits) *group {
 	return &group{limits: limits, pending: map[string]time.Time{}}

@@ -15,6 +15,9 @@ type rig struct {
 	g   *group
 	now time.Time
 	ids int
+
+	hold bool   // memberships are not kept by themselves
+	held []kept // see hold
 }
 
 func newRig(t *testing.T) *rig {
@@ -23,12 +26,25 @@ func newRig(t *testing.T) *rig {
 	return &rig{t: t, g: newGroup(&limits), now: t0}
 }
 
-// flush sends the answers that are due.
+// flush sends the answers that are due, and has memberships kept.
 func (r *rig) flush() {
+	r.held, r.g.keep = append(r.held, r.g.keep...), nil
+	if !r.hold {
+		r.kept(OK)
+	}
 	out := r.g.out
 	r.g.out = nil
 	for _, reply := range out {
 		reply()
+	}
+}
+
+// kept says what has come of the memberships that are to be kept.
+func (r *rig) kept(err Error) {
+	held := r.held
+	r.held = nil
+	for _, k := range held {
+		k(err, r.now)
 	}
 }
 

@@ -167,7 +167,12 @@ func (g *group) replace(m *member, q *Join, now time.Time, reply func(Joined)) {
 		// would assign: it is told of the leader that is no more.
 		answer.Leader, answer.Members = oldLeader, nil
 	}
-	g.out = append(g.out, func() { reply(answer) })
+	g.keep = append(g.keep, func(err Error, _ time.Time) {
+		if err != OK {
+			answer = Joined{Err: err, Generation: -1, Member: q.Member}
+		}
+		g.out = append(g.out, func() { reply(answer) })
+	})
 }
 
 func protocolMetadata(ps []Protocol, name string) string {

@@ -1,6 +1,7 @@
 package group
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -76,8 +77,8 @@ func (g *group) leaveBehind(now time.Time) {
 
 // begin starts the next generation with those who are there.
 func (g *group) begin(now time.Time) {
-	g.generation++
-	g.initial, g.syncBy = time.Time{}, time.Time{}
+	g.advance()
+	g.initial, g.syncBy, g.assigned = time.Time{}, time.Time{}, false
 	if len(g.members) == 0 {
 		g.state, g.protocol, g.protocolType, g.leader = Empty, "", "", ""
 		return
@@ -101,6 +102,14 @@ func (g *group) begin(now time.Time) {
 			m.joining, m.isNew, m.seen = nil, false, now
 		}
 	}
+}
+
+// advance gives the next generation its number.
+func (g *group) advance() {
+	if g.generation >= math.MaxInt32-g.ahead {
+		g.generation = 0
+	}
+	g.generation, g.ahead = g.generation+1+g.ahead, 0
 }
 
 // choose picks the protocol of the next generation: of those that all members
@@ -160,12 +169,13 @@ func (g *group) sync(q *Sync, now time.Time, reply func(Synced)) {
 	}
 	g.fail(m, RebalanceInProgress) // an older request of the same member
 	m.syncing = reply
-	if m.id == g.leader {
+	if m.id == g.leader && !g.assigned {
 		g.assign(q.Assignments, now)
 	}
 }
 
-// assign takes the leader's assignments and answers all who wait.
+// assign takes the leader's assignments, and has them kept before anybody is told: what a
+// member has heard of, every coordinator to come knows.
 func (g *group) assign(assignments map[string][]byte, now time.Time) {
 	size := g.size
 	for _, m := range g.members {
@@ -178,9 +188,23 @@ func (g *group) assign(assignments map[string][]byte, now time.Time) {
 		g.rebalance(now)
 		return
 	}
-	g.state, g.size = Stable, size
+	g.assigned, g.size = true, size
 	for _, m := range g.members {
 		m.assignment = assignments[m.id]
+	}
+	generation := g.generation
+	g.keep = append(g.keep, func(err Error, now time.Time) {
+		// The next generation may have begun to gather meanwhile: then this one is over.
+		if err == OK && g.state == Completing && g.generation == generation {
+			g.stable(now)
+		}
+	})
+}
+
+// stable begins the work of a generation: all who wait for their assignment get it.
+func (g *group) stable(now time.Time) {
+	g.state = Stable
+	for _, m := range g.members {
 		if m.syncing != nil {
 			g.answerSync(m, m.syncing)
 			m.syncing, m.seen = nil, now
