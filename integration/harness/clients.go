@@ -2,9 +2,12 @@ package harness
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
+	"os"
+	"syscall"
 	"testing"
 	"time"
 
@@ -137,4 +140,17 @@ func Records(ctx context.Context, c *kgo.Client, want int) ([]*kgo.Record, error
 		got = append(got, fetches.Records()...)
 	}
 	return got, nil
+}
+
+// Refused has a Kafka client take a node that refuses connections for one that does not
+// answer: kgo ends a member's session, and gives up its partitions, if it happens to ask such a node who
+// coordinates the group. Other clients try again.
+func Refused() kgo.Opt {
+	return kgo.Dialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, network, addr)
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			err = &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ETIMEDOUT)}
+		}
+		return c, err
+	})
 }
