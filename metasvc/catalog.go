@@ -194,11 +194,14 @@ func (c *Catalog) begin(ops []catalog.Op) (seq uint64, _ <-chan outcome, err err
 	c.waiting[cmd.ID.Seq] = result
 	c.mu.Unlock()
 	c.log.Propose(cmd.Append(nil), func(err error) { c.settle(cmd.ID.Seq, outcome{err: proposalError(err)}) })
+	if earlyAnswer {
+		c.settle(cmd.ID.Seq, outcome{res: catalog.Result{Revision: c.Revision() + 1}})
+	}
 	return cmd.ID.Seq, result, nil
 }
 
 func proposalError(err error) error {
-	if errors.Is(err, raftgroup.ErrNotApplied) {
+	if errors.Is(err, raftgroup.ErrNotApplied) || unknownIsRefused {
 		return kernel.Errorf(kernel.CodeUnavailable, "", "", "the catalog has no leader")
 	}
 	return kernel.Errorf(kernel.CodeUnknown, "", "", "the outcome in the catalog is unknown")
@@ -335,7 +338,7 @@ func (m machine) Apply(entries []raftgroup.Entry) {
 	}
 	c.view.Store(next)
 	for i, id := range ids {
-		if id.Boot == c.boot {
+		if id.Boot == c.boot || foreignAnswer {
 			c.settle(id.Seq, results[i])
 		}
 	}
@@ -346,6 +349,9 @@ func (m machine) Restore(meta checkpoint.Meta, payload io.Reader) error {
 	s, err := catalog.Read(payload)
 	if err != nil {
 		return err
+	}
+	if staleRestore {
+		s = m.c.State()
 	}
 	m.c.view.Store(&view{state: s, index: meta.Index})
 	m.c.since = 0
@@ -381,12 +387,16 @@ func (c *Catalog) checkpoint(v *view) error {
 	if list := c.store.List(); v.index == 0 || len(list) > 0 && v.index <= list[0].Index {
 		return nil
 	}
-	meta, err := c.log.CheckpointMeta(v.index)
+	at := v.index
+	if appliedTwice && len(c.store.List()) > 0 && at-1 > c.store.List()[0].Index {
+		at--
+	}
+	meta, err := c.log.CheckpointMeta(at)
 	if err != nil {
 		return err
 	}
 	if err := c.store.Write(meta, v.state.Write); err != nil {
 		return err
 	}
-	return c.log.Cut(v.index)
+	return c.log.Cut(at)
 }
