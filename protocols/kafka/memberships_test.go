@@ -47,7 +47,9 @@ func TestTheNextServerKnowsTheGroups(t *testing.T) {
 			got := ask[*kmsg.JoinGroupResponse](p, again) // the leader's: the next generation
 			return got.ErrorCode == 0 && got.Generation > as.Generation+1 && got.MemberID == as.MemberID
 		},
-		"commit": func(p *peer, _ *kmsg.JoinGroupResponse) bool { return commitCode(p, "g", "t") == kerr.UnknownMemberID.Code },
+		"commit": func(p *peer, _ *kmsg.JoinGroupResponse) bool {
+			return commitCode(p, "g", "t") == kerr.UnknownMemberID.Code
+		},
 		"list": func(p *peer, _ *kmsg.JoinGroupResponse) bool {
 			list := kmsg.NewPtrListGroupsRequest()
 			list.Version = 4
