@@ -229,6 +229,7 @@ func openError(err error) error {
 func (n *node) newGate() *admin.Gate {
 	return admin.NewGate(admin.GateConfig{
 		Ready: n.ready, Opened: n.opened, Forward: n.forward, Cluster: stewardOf(n), Archive: func() admin.Archive { return n.replicas.Doorman() },
+		Local:    func() admin.Local { return n.replicas.Doorman() },
 		Gatherer: n.registry, Log: n.log.With().Str("listener", "http").Logger(),
 	})
 }

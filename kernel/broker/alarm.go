@@ -17,7 +17,7 @@ import (
 type Alarm struct {
 	On     bool
 	Since  time.Time // of On
-	Reason string    // for people, with the figures at that time
+	Reason string    // for people, with the figures at that time; Node.Present has those of now
 }
 
 // Alarms are what a node may be short of. While one is on, publishes are refused
@@ -62,6 +62,11 @@ type alarms struct {
 	mu     sync.Mutex // one change at a time
 	now    atomic.Pointer[Alarms]
 	raised [3]atomic.Uint64 // disk, memory, replicas: how often so far
+
+	// For Present: whether it was not for what is free that the disk was low, and what is
+	// in use of the memory, and may be, in bytes.
+	cramped     atomic.Bool
+	used, limit atomic.Int64
 }
 
 func newAlarms(log zerolog.Logger) *alarms {
@@ -89,22 +94,36 @@ func (a *alarms) disk(low bool, free, floor int64) {
 		now.Disk = Alarm{}
 		if low {
 			a.raised[0].Add(1)
-			reason := fmt.Sprintf("%d MiB of the disk are free, publishes need %d MiB", free>>20, floor>>20)
-			if free >= floor {
-				reason = fmt.Sprintf("%d MiB of the disk are free, but a file could not be written for want of room", free>>20)
-			}
-			now.Disk = Alarm{On: true, Since: time.Now(), Reason: reason}
+			a.cramped.Store(free >= floor)
+			now.Disk = Alarm{On: true, Since: time.Now(), Reason: a.diskReason(free, floor)}
 		}
 	})
 }
 
+// diskReason says why the disk is low that has so many bytes free.
+func (a *alarms) diskReason(free, floor int64) string {
+	switch {
+	case free < floor:
+		return fmt.Sprintf("%d MiB of the disk are free, publishes need %d MiB", free>>20, floor>>20)
+	case a.cramped.Load():
+		return fmt.Sprintf("%d MiB of the disk are free, but a file could not be written for want of room", free>>20)
+	}
+	return fmt.Sprintf("%d MiB of the disk are free, publishes that were refused need some more than %d MiB", free>>20, floor>>20)
+}
+
+func memoryReason(used, limit int64) string {
+	return fmt.Sprintf("%d MiB of memory are in use, the limit is %d MiB", used>>20, limit>>20)
+}
+
 // memory raises or ends the memory alarm.
 func (a *alarms) memory(on bool, used, limit int64) {
+	a.used.Store(used)
+	a.limit.Store(limit)
 	a.change(func(now *Alarms) {
 		now.Memory = Alarm{}
 		if on {
 			a.raised[1].Add(1)
-			now.Memory = Alarm{On: true, Since: time.Now(), Reason: fmt.Sprintf("%d MiB of memory are in use, the limit is %d MiB", used>>20, limit>>20)}
+			now.Memory = Alarm{On: true, Since: time.Now(), Reason: memoryReason(used, limit)}
 		}
 	})
 	if on {
@@ -154,6 +173,29 @@ func (a *alarms) hold() error {
 	}
 	return nil
 }
+
+// Present returns what this node itself is short of, whether it serves or not, with the
+// figures of now. Of the memory, and of other nodes' disks, only a node that serves refuses
+// something for: another one is never said to be short of these.
+func (n *Node) Present() *Alarms {
+	now := *n.alarms.now.Load()
+	if now.Disk.On {
+		now.Disk.Reason = n.alarms.diskReason(n.durable.Disk())
+	}
+	if now.Memory.On {
+		now.Memory.Reason = memoryReason(n.alarms.used.Load(), n.alarms.limit.Load())
+	}
+	return &now
+}
+
+// Present is Node.Present.
+func (b *Broker) Present() *Alarms { return b.node.Present() }
+
+// ID is the node's own, as in its configuration.
+func (s *Doorman) ID() string { return s.node.file.Node }
+
+// Present is Node.Present.
+func (s *Doorman) Present() *Alarms { return s.node.Present() }
 
 // Alarms returns what the node is short of now. It costs an atomic load.
 func (b *Broker) Alarms() *Alarms { return b.alarms.now.Load() }

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -111,5 +112,28 @@ func TestShortOfReplicas(t *testing.T) {
 		if on, short, voters := shortOfReplicas(tt.members, tt.low); on != tt.on {
 			t.Errorf("%d: %v, %d of %d short", i, on, short, voters)
 		}
+	}
+}
+
+// TestAlarmsTellTheFiguresOfNow: what is free goes on changing while the disk is low.
+func TestAlarmsTellTheFiguresOfNow(t *testing.T) {
+	a := newAlarms(zerolog.Nop())
+	a.disk(true, 100<<20, 200<<20)
+	for free, want := range map[int64]string{0: "0 MiB of", 200 << 20: "200 MiB of the disk are free, publishes that"} {
+		if got := a.diskReason(free, 200<<20); !strings.HasPrefix(got, want) {
+			t.Error(got)
+		}
+	}
+	a.disk(true, 300<<20, 200<<20)
+	if got := a.diskReason(300<<20, 200<<20); !strings.Contains(got, "could not be written") {
+		t.Error(got)
+	}
+	use := memoryUse{live: 80 << 20}
+	m := &memoryGauge{limit: 100 << 20, read: func() memoryUse { return use }, now: time.Now, collect: func() {}}
+	m.look(a)
+	use.live = 90 << 20
+	m.look(a)
+	if got := memoryReason(a.used.Load(), a.limit.Load()); !strings.HasPrefix(got, "90 MiB") {
+		t.Error(got)
 	}
 }

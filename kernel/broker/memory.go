@@ -72,13 +72,19 @@ func (m *memoryGauge) look(a *alarms) {
 	switch {
 	case !m.on && (use.live >= memoryHigh*percent || use.total >= memoryFull*percent):
 		m.on = true
-		used := use.live
-		if used < memoryHigh*percent {
-			used = use.total
-		}
-		a.memory(true, used, m.limit)
+		a.memory(true, use.over(memoryHigh*percent), m.limit)
 	case m.on && use.live < memoryLow*percent && use.total < memoryFull*percent:
 		m.on = false
 		a.memory(false, use.live, m.limit)
+	case m.on:
+		a.used.Store(use.over(memoryLow * percent))
 	}
+}
+
+// over is what makes it too much: what is in use, if that is over a mark, or all.
+func (u memoryUse) over(mark int64) int64 {
+	if u.live < mark {
+		return u.total
+	}
+	return u.live
 }

@@ -27,10 +27,7 @@ var (
 	descLoginsBans    = desc("logins_bans_total", "Addresses whose logins were refused for a while.")
 	descLoginsWaiting = desc("logins_waiting", "Logins that wait because of failures.")
 
-	descAlarm    = desc("alarm", "1 while the node is short of that and refuses publishes.", "resource")
-	descRaised   = desc("alarms_total", "How often the node has become short of that.", "resource")
-	descDiskFree = desc("disk_free_bytes", "Free bytes of the volume of the data directory.")
-	descPressed  = desc("publishes_refused_total", "Publishes refused because the node was short of disk or memory.", "placement")
+	descPressed = desc("publishes_refused_total", "Publishes refused because the node was short of disk or memory.", "placement")
 
 	descConnections = desc("connections", "Connections open now.")
 	descQueues      = desc("queues", "Queues and share groups.")
@@ -81,8 +78,6 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	o := c.b.Overview()
 	count(descBacklog, float64(c.b.backlogs.dropped.Load()))
 	gauge(descRetained, float64(c.b.retained.count()))
-	gauge(descDiskFree, float64(o.DiskFree))
-	c.b.alarms.collect(ch)
 	c.b.damages.collect(ch)
 	gauge(descConnections, float64(o.Connections))
 	gauge(descQueues, float64(o.Queues))
@@ -106,18 +101,6 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	gauge(descWALFiles, float64(wal.Files))
 	collectPlacement(ch, "durable", c.b.durable.Metrics())
 	collectPlacement(ch, "volatile", c.b.volatile.Metrics())
-}
-
-func (a *alarms) collect(ch chan<- prometheus.Metric) {
-	now := a.now.Load()
-	for i, on := range []bool{now.Disk.On, now.Memory.On, now.Replicas.On} {
-		name, v := [...]string{"disk", "memory", "replicas"}[i], 0.0
-		if on {
-			v = 1
-		}
-		ch <- prometheus.MustNewConstMetric(descAlarm, prometheus.GaugeValue, v, name)
-		ch <- prometheus.MustNewConstMetric(descRaised, prometheus.CounterValue, float64(a.raised[i].Load()), name)
-	}
 }
 
 func collectPlacement(ch chan<- prometheus.Metric, name string, m *placement.Metrics) {

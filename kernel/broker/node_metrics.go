@@ -10,8 +10,8 @@ import (
 	"github.com/trivium-mq/trivium/metasvc/raftgroup"
 )
 
-// replicaCollector gives the figures of the replicas, also while the node does not
-// serve.
+// replicaCollector gives the figures of the replicas, and of the disk that they are on, also
+// while the node does not serve.
 type replicaCollector struct{ n *Node }
 
 var (
@@ -28,13 +28,16 @@ var (
 	descPulledB  = desc("replica_pulled_bytes_total", "Bytes of segments that have come from other nodes.")
 	descLapses   = desc("lease_lapses_total", "How often deliveries have waited for the leader's lease.")
 	descExpiry   = desc("cluster_certificate_expiry_timestamp_seconds", "When the certificate that the node shows to others ceases to be valid.")
+	descAlarm    = desc("alarm", "1 while the node is short of that: if it serves, publishes are refused.", "resource")
+	descRaised   = desc("alarms_total", "How often the node has become short of that.", "resource")
+	descDiskFree = desc("disk_free_bytes", "Free bytes of the volume of the data directory.")
 	descRebased  = desc("replica_rebased_total", "Checkpoints of other nodes taken because segments that were missing are nowhere any more.")
 )
 
 // Describe implements prometheus.Collector.
 func (c replicaCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{descServing, descMembers, descLeads, descTerm, descCommitAt, descApplied, descLogBytes, descVoters,
-		descWhole, descPulled, descPulledB, descRebased, descLapses, descExpiry} {
+		descWhole, descPulled, descPulledB, descRebased, descLapses, descExpiry, descAlarm, descRaised, descDiskFree} {
 		ch <- d
 	}
 	for _, d := range trafficDescs {
@@ -49,6 +52,9 @@ func (c replicaCollector) Collect(ch chan<- prometheus.Metric) {
 	}
 	n := c.n
 	n.traffic.collect(ch)
+	n.alarms.collect(ch)
+	free, _ := n.durable.Disk()
+	gauge(descDiskFree, float64(free))
 	gauge(descServing, flag(n.facade.Load() != nil))
 	gauge(descWhole, flag(n.durable.Whole()))
 	if n.cluster != nil {
@@ -82,6 +88,15 @@ func (c replicaCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(descApplied, float64(stats.AppliedIndex), id)
 		gauge(descLogBytes, float64(stats.LogBytes), id)
 		gauge(descVoters, float64(voters(g.raft)), id)
+	}
+}
+
+func (a *alarms) collect(ch chan<- prometheus.Metric) {
+	now := a.now.Load()
+	for i, on := range []bool{now.Disk.On, now.Memory.On, now.Replicas.On} {
+		name := [...]string{"disk", "memory", "replicas"}[i]
+		ch <- prometheus.MustNewConstMetric(descAlarm, prometheus.GaugeValue, flag(on), name)
+		ch <- prometheus.MustNewConstMetric(descRaised, prometheus.CounterValue, float64(a.raised[i].Load()), name)
 	}
 }
 

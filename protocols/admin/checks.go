@@ -11,6 +11,11 @@ import (
 
 // checkResult answers a health check: 200 with status "ok", 503 with "failed".
 func (c *call) checkResult(failed string, more map[string]any) error {
+	checkResult(c.w, failed, more)
+	return nil
+}
+
+func checkResult(w http.ResponseWriter, failed string, more map[string]any) {
 	body, status := map[string]any{"status": "ok"}, http.StatusOK
 	if failed != "" {
 		body["status"], body["reason"] = "failed", failed
@@ -19,27 +24,58 @@ func (c *call) checkResult(failed string, more map[string]any) error {
 	for k, v := range more {
 		body[k] = v
 	}
-	answer(c.w, status, body)
-	return nil
+	answer(w, status, body)
 }
 
-// checkAlarms is GET /api/health/checks/alarms and local-alarms. A node that does
+// alarmInfo is one alarm of a node.
+type alarmInfo struct {
+	Node     string `json:"node"`
+	Resource string `json:"resource"`
+	Detail   string `json:"detail"`
+}
+
+// alarmsOf are those about a node's own memory and disk.
+func alarmsOf(name string, now *broker.Alarms) (on []alarmInfo) {
+	if now.Memory.On {
+		on = append(on, alarmInfo{name, "memory", now.Memory.Reason})
+	}
+	if now.Disk.On {
+		on = append(on, alarmInfo{name, "disk", now.Disk.Reason})
+	}
+	return on
+}
+
+// checkAlarms is GET /api/health/checks/alarms: any in the cluster. A node that does
 // not serve fails it as well. That one has just begun to is no alarm.
 func checkAlarms(c *call) error {
-	alarms := c.s.node.Alarms()
-	on := []map[string]string{}
-	for _, a := range []struct {
-		name  string
-		alarm broker.Alarm
-	}{{"memory", alarms.Memory}, {"disk", alarms.Disk}, {"replicas", alarms.Replicas}} {
-		if a.alarm.On {
-			on = append(on, map[string]string{"node": c.s.name(), "resource": a.name, "detail": a.alarm.Reason})
+	now := c.s.node.Present()
+	on := alarmsOf(c.s.name(), now)
+	if now.Replicas.On {
+		on = append(on, alarmInfo{c.s.name(), "replicas", now.Replicas.Reason})
+	}
+	if c.s.cfg.Peers != nil {
+		for _, n := range c.s.cfg.Peers() {
+			if n.Low && n.Name != c.s.node.Overview().NodeID {
+				on = append(on, alarmInfo{c.s.nodeName(n.Name), "disk", "the node has told that its disk is low"})
+			}
 		}
 	}
 	if len(on) == 0 {
 		return checkServing(c)
 	}
 	return c.checkResult("There are alarms in effect in the cluster", map[string]any{"alarms": on})
+}
+
+// localAlarms is why the check of a node's own alarms fails, in RabbitMQ's words.
+const localAlarms = "There are alarms in effect on the node"
+
+// checkLocalAlarms is GET /api/health/checks/local-alarms at the node that serves: its
+// own. Another one answers by itself, see Gate.
+func checkLocalAlarms(c *call) error {
+	if on := alarmsOf(c.s.name(), c.s.node.Present()); len(on) > 0 {
+		return c.checkResult(localAlarms, map[string]any{"alarms": on})
+	}
+	return checkServing(c)
 }
 
 // checkServing is for the checks that ask whether the node serves: virtual-hosts.

@@ -35,6 +35,8 @@ type GateConfig struct {
 	Cluster func() Cluster
 	// Archive returns who makes backups of the node; a nil function: nobody.
 	Archive func() Archive
+	// Local returns who says how the node itself is; a nil function: whoever serves.
+	Local func() Local
 	// Gatherer is where /metrics comes from; nil is an empty page.
 	Gatherer prometheus.Gatherer
 	Log      zerolog.Logger
@@ -103,6 +105,10 @@ func (g *Gate) route(w http.ResponseWriter, r *http.Request) {
 		}
 		if g.cfg.Archive != nil && isBackup(r) {
 			g.answerError(w, r, backup(g.cfg.Archive(), w, r))
+			return
+		}
+		if g.cfg.Local != nil && g.serving.Load() == nil && isLocalAlarms(r) {
+			g.answerError(w, r, g.localAlarms(w, r))
 			return
 		}
 		if g.cfg.Cluster != nil && isCluster(r) {

@@ -19,7 +19,8 @@ type Node interface {
 	Operate(id kernel.Identity, info kernel.ConnectionInfo) (*broker.Conn, error)
 	CloseConnection(id kernel.ConnectionID, reason string) error
 	Ready() error
-	Alarms() *broker.Alarms
+	// Present is what the node itself is short of, with the figures of now.
+	Present() *broker.Alarms
 }
 
 // Listings are snapshots of what there is.

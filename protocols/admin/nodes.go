@@ -51,7 +51,7 @@ type application struct {
 }
 
 func (s *Server) nodeInfo() nodeInfo {
-	o, alarms := s.node.Overview(), s.node.Alarms()
+	o, alarms := s.node.Overview(), s.node.Present()
 	name := s.nodeName(o.NodeID)
 	_, contexts := s.listeners(name)
 	memory := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
@@ -69,11 +69,13 @@ func (s *Server) nodeInfo() nodeInfo {
 }
 
 // peerInfo is another node of the cluster: what it has beyond this it tells itself, at
-// /metrics.
+// /metrics. For want of memory only the node that serves refuses something.
 type peerInfo struct {
 	Name         string        `json:"name"`
 	Type         string        `json:"type"`
 	Running      bool          `json:"running"`
+	MemAlarm     bool          `json:"mem_alarm"`
+	DiskAlarm    bool          `json:"disk_free_alarm"` // as it has told lately
 	Applications []application `json:"applications"`
 	Partitions   []string      `json:"partitions"`
 	Plugins      []string      `json:"enabled_plugins"`
@@ -98,7 +100,7 @@ func (s *Server) nodes() []namedNode {
 			continue
 		}
 		out = append(out, namedNode{name, peerInfo{
-			Name: name, Type: "disc", Running: n.State != kernel.NodeUnreachable && n.State != kernel.NodeRefused,
+			Name: name, Type: "disc", Running: n.State != kernel.NodeUnreachable && n.State != kernel.NodeRefused, DiskAlarm: n.Low,
 			Applications: []application{{"trivium", "Trivium", n.Version}}, Partitions: []string{}, Plugins: []string{}, Links: []string{},
 		}})
 	}

@@ -153,11 +153,14 @@ func (s *Server) nodeOf(x *kernel.ConnectionInfo) string {
 	return s.nodeName(x.Node)
 }
 
+// prefix goes before the id of a node in its name.
+const prefix = "trivium@"
+
 func (s *Server) nodeName(id string) string {
 	if s.cfg.Name != "" {
 		return s.cfg.Name
 	}
-	return "trivium@" + id
+	return prefix + id
 }
 
 func (s *Server) clusterName(id string) string {

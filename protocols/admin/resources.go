@@ -119,7 +119,7 @@ var checkResources = []resource{
 	{"aliveness-test/{vhost}", anyUser, methods{onGet: checkAliveness}},
 	{"healthchecks/node", forMonitor, methods{onGet: checkServing}},
 	{"health/checks/alarms", forMonitor, methods{onGet: checkAlarms}},
-	{"health/checks/local-alarms", forMonitor, methods{onGet: checkAlarms}},
+	{"health/checks/local-alarms", forMonitor, methods{onGet: checkLocalAlarms}},
 	{"health/checks/virtual-hosts", forMonitor, methods{onGet: checkServing}},
 	{"health/checks/port-listener/{port}", forMonitor, methods{onGet: checkPort}},
 	{"health/checks/protocol-listener/{protocol}", forMonitor, methods{onGet: checkProtocol}},

@@ -66,7 +66,7 @@ func (n *fakeNode) Counters(kernel.Protocol) *broker.Counters { return &n.counte
 
 func (n *fakeNode) HasTenant(t string) bool { return t == "/" || t == "other" }
 func (n *fakeNode) Ready() error            { return n.notReady }
-func (n *fakeNode) Alarms() *broker.Alarms  { return &n.alarms }
+func (n *fakeNode) Present() *broker.Alarms { return &n.alarms }
 
 func (n *fakeNode) Overview() broker.Overview {
 	return broker.Overview{
