@@ -36,11 +36,6 @@ var (
 	descReady       = desc("queue_messages_ready", "Messages ready to be delivered, in all groups.")
 	descHeld        = desc("queue_messages_unacked", "Messages delivered and not settled, in all groups.")
 
-	descSyncs    = desc("wal_syncs_total", "Syncs of the write-ahead log.")
-	descSyncTime = desc("wal_sync_seconds_total", "Time spent in syncs of the write-ahead log.")
-	descWALBytes = desc("wal_appended_bytes_total", "Bytes appended to the write-ahead log.")
-	descWALFiles = desc("wal_files", "Files of the write-ahead log.")
-
 	descCommit      = desc("commit_seconds", "Time from proposing an entry of messages to applying it.", "placement")
 	descRecords     = desc("log_records_total", "Records appended, once per topic they reached.", "placement")
 	descEntries     = desc("log_entries_total", "Log entries applied.", "placement")
@@ -94,11 +89,6 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	count(descLoginsRefused, float64(logins.Refused.Load()))
 	count(descLoginsBans, float64(logins.Bans.Load()))
 	gauge(descLoginsWaiting, float64(logins.Waiting.Load()))
-	wal := c.b.node.wal.Stats()
-	count(descSyncs, float64(wal.Syncs))
-	count(descSyncTime, wal.SyncTime.Seconds())
-	count(descWALBytes, float64(wal.AppendedBytes))
-	gauge(descWALFiles, float64(wal.Files))
 	collectPlacement(ch, "durable", c.b.durable.Metrics())
 	collectPlacement(ch, "volatile", c.b.volatile.Metrics())
 }

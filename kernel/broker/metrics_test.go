@@ -35,6 +35,46 @@ func TestTrafficShowsWhereNobodyIsServed(t *testing.T) {
 	}
 }
 
+// TestTheDiskShowsAtEachNode: each node has a log and a disk, whether it serves or not, and
+// one that serves tells of them once.
+func TestTheDiskShowsAtEachNode(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	n, err := OpenNode(soon(t), Config{DataDir: t.TempDir(), Logger: zerolog.Nop(), Registerer: reg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	check := func(when string) {
+		t.Helper()
+		families, err := reg.Gather() // refuses what is there twice
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]int{"trivium_alarm": 3, "trivium_alarms_total": 3, "trivium_disk_free_bytes": 1, "trivium_wal_syncs_total": 1,
+			"trivium_wal_sync_seconds_total": 1, "trivium_wal_appended_bytes_total": 1, "trivium_wal_files": 1}
+		for _, f := range families {
+			if want[f.GetName()] == len(f.GetMetric()) {
+				delete(want, f.GetName())
+			}
+		}
+		if len(want) > 0 {
+			t.Errorf("%s: missing %v", when, want)
+		}
+	}
+	check("before it serves")
+	b, err := n.Serve(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	check("while it serves")
+	shut(t, b)
+	check("after that")
+}
+
 // TestMetricsGoWithTheFacade: the metrics of a facade are gone when it is closed, also
 // those that have come since it began, so that the next one can register its own.
 func TestMetricsGoWithTheFacade(t *testing.T) {

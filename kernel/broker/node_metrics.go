@@ -10,8 +10,8 @@ import (
 	"github.com/trivium-mq/trivium/metasvc/raftgroup"
 )
 
-// replicaCollector gives the figures of the replicas, and of the disk that they are on, also
-// while the node does not serve.
+// replicaCollector gives the figures of the replicas, of their log and of the disk that they
+// are on, also while the node does not serve.
 type replicaCollector struct{ n *Node }
 
 var (
@@ -31,13 +31,18 @@ var (
 	descAlarm    = desc("alarm", "1 while the node is short of that: if it serves, publishes are refused.", "resource")
 	descRaised   = desc("alarms_total", "How often the node has become short of that.", "resource")
 	descDiskFree = desc("disk_free_bytes", "Free bytes of the volume of the data directory.")
+	descSyncs    = desc("wal_syncs_total", "Syncs of the write-ahead log.")
+	descSyncTime = desc("wal_sync_seconds_total", "Time spent in syncs of the write-ahead log.")
+	descWALBytes = desc("wal_appended_bytes_total", "Bytes appended to the write-ahead log.")
+	descWALFiles = desc("wal_files", "Files of the write-ahead log.")
 	descRebased  = desc("replica_rebased_total", "Checkpoints of other nodes taken because segments that were missing are nowhere any more.")
 )
 
 // Describe implements prometheus.Collector.
 func (c replicaCollector) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{descServing, descMembers, descLeads, descTerm, descCommitAt, descApplied, descLogBytes, descVoters,
-		descWhole, descPulled, descPulledB, descRebased, descLapses, descExpiry, descAlarm, descRaised, descDiskFree} {
+		descWhole, descPulled, descPulledB, descRebased, descLapses, descExpiry, descAlarm, descRaised, descDiskFree,
+		descSyncs, descSyncTime, descWALBytes, descWALFiles} {
 		ch <- d
 	}
 	for _, d := range trafficDescs {
@@ -62,6 +67,7 @@ func (c replicaCollector) Collect(ch chan<- prometheus.Metric) {
 			gauge(descExpiry, float64(until.Unix()))
 		}
 	}
+	n.collectWAL(ch)
 	m := n.durable.Metrics()
 	for d, v := range map[*prometheus.Desc]uint64{descPulled: m.Pulled.Load(), descPulledB: m.PulledBytes.Load(), descRebased: m.Rebased.Load(), descLapses: m.Lapses.Load()} {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(v))
@@ -89,6 +95,15 @@ func (c replicaCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(descLogBytes, float64(stats.LogBytes), id)
 		gauge(descVoters, float64(voters(g.raft)), id)
 	}
+}
+
+// collectWAL gives the figures of the log, which all replicas of the node share.
+func (n *Node) collectWAL(ch chan<- prometheus.Metric) {
+	s := n.wal.Stats()
+	for d, v := range map[*prometheus.Desc]float64{descSyncs: float64(s.Syncs), descSyncTime: s.SyncTime.Seconds(), descWALBytes: float64(s.AppendedBytes)} {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, v)
+	}
+	ch <- prometheus.MustNewConstMetric(descWALFiles, prometheus.GaugeValue, float64(s.Files))
 }
 
 func (a *alarms) collect(ch chan<- prometheus.Metric) {
