@@ -11,6 +11,12 @@ var ofDisks = []nemesis{
 	{"slow syncs at the leader", func(a *arena) {
 		a.broken(a.leader(), harness.Rule{Op: "sync", Name: "*.wal", Delay: 400 * time.Millisecond})
 	}},
+	{"syncs of seconds at the leader", func(a *arena) {
+		a.outdone(harness.Rule{Op: "sync", Name: "*.wal", Delay: 2 * time.Second})
+	}},
+	{"a sync hangs at the leader", func(a *arena) {
+		a.outdone(harness.Rule{Op: "sync", Name: "*.wal", Delay: 15 * time.Second, Times: 1})
+	}},
 	{"slow syncs at a follower", func(a *arena) {
 		a.broken(a.follower(), harness.Rule{Op: "sync", Name: "*.wal", Delay: 2 * time.Second})
 	}},
@@ -29,6 +35,16 @@ var ofDisks = []nemesis{
 func (a *arena) broken(n *harness.Node, r harness.Rule) {
 	a.must(n.Break(r), "break node %d", n.ID)
 	a.hold(4 * time.Second)
+	a.must(n.Mend(), "mend node %d", n.ID)
+}
+
+// outdone adds a fault of the leader's disk that others are to lead in its place for.
+func (a *arena) outdone(r harness.Rule) {
+	n := a.leader()
+	a.must(n.Break(r), "break node %d", n.ID)
+	_, err := a.c.NextLeader(n, healed)
+	a.must(err, "in place of a leader whose disk is slow")
+	a.hold(2 * time.Second)
 	a.must(n.Mend(), "mend node %d", n.ID)
 }
 

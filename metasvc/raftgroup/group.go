@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/hashicorp/raft"
 
@@ -38,6 +39,7 @@ type Group struct {
 	done     chan struct{} // supervise has ended
 
 	leadership atomic.Pointer[Leadership]
+	mute       atomic.Bool // see lookAtDisk
 }
 
 // Open starts the group. The machine must hold the state of the newest
@@ -159,14 +161,19 @@ func (g *Group) electSole(r *raft.Raft, trans raft.Transport) {
 // the library when it needs it.
 func (g *Group) supervise() {
 	defer close(g.done)
+	disk := time.NewTicker(g.cfg.Timing.Heartbeat)
+	defer disk.Stop()
 	for {
 		select {
 		case leads := <-g.notify:
 			if leads {
 				g.lead()
 			} else {
+				g.mute.Store(false)
 				g.follow()
 			}
+		case <-disk.C:
+			g.lookAtDisk()
 		case <-g.observed:
 			if !g.leadership.Load().Leader {
 				g.follow()

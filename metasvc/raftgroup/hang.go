@@ -18,8 +18,8 @@ var errHangs = errors.New("the disk hangs: others are to lead")
 // answers, are for Raft's main loop, which hangs as well.
 type silent struct {
 	raft.Transport
-	pre   raft.WithPreVote // the same
-	hangs func() bool
+	pre raft.WithPreVote // the same
+	now func() bool
 }
 
 var (
@@ -32,18 +32,32 @@ func (g *Group) hangs() bool {
 	return g.cfg.Group.Syncing() >= hangFactor*g.cfg.Timing.Heartbeat
 }
 
+// lookAtDisk ends a leadership, as far as Watch is told, if the disk hangs, and falls silent
+// after that. So it stays until the library has stepped down, which it does when the sync has
+// returned: whoever serves would not know whether another one has begun to. The supervisor's.
+func (g *Group) lookAtDisk() {
+	l := g.leadership.Load()
+	if !l.Leader || !g.hangs() {
+		return
+	}
+	g.cfg.Logger.Error().Uint32("group", g.cfg.Group.ID()).Dur("for", g.cfg.Group.Syncing()).Msg("a sync of the log hangs: others are to lead")
+	g.lease.begin(0, raft.Configuration{})
+	g.announce(Leadership{Term: l.Term})
+	g.mute.Store(true)
+}
+
 // silence puts a silent before a transport.
 func (g *Group) silence(t raft.Transport) raft.Transport {
 	pre, ok := t.(raft.WithPreVote)
 	if !ok {
 		return t // lease.observe refuses it
 	}
-	return &silent{t, pre, g.hangs}
+	return &silent{t, pre, g.mute.Load}
 }
 
 // AppendEntries implements raft.Transport.
 func (s *silent) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) error {
-	if s.hangs() {
+	if s.now() {
 		return errHangs
 	}
 	return s.Transport.AppendEntries(id, addr, req, resp)
@@ -52,14 +66,14 @@ func (s *silent) AppendEntries(id raft.ServerID, addr raft.ServerAddress, req *r
 // AppendEntriesPipeline implements raft.Transport. Raft sends through a pipeline also when
 // there is nothing new.
 func (s *silent) AppendEntriesPipeline(id raft.ServerID, addr raft.ServerAddress) (raft.AppendPipeline, error) {
-	if s.hangs() {
+	if s.now() {
 		return nil, errHangs
 	}
 	p, err := s.Transport.AppendEntriesPipeline(id, addr)
 	if err != nil {
 		return nil, err
 	}
-	return &silentPipeline{p, s.hangs}, nil
+	return &silentPipeline{p, s.now}, nil
 }
 
 // RequestPreVote implements raft.WithPreVote.
@@ -77,12 +91,12 @@ func (s *silent) Close() error {
 
 type silentPipeline struct {
 	raft.AppendPipeline
-	hangs func() bool
+	now func() bool
 }
 
 // AppendEntries implements raft.AppendPipeline.
 func (p *silentPipeline) AppendEntries(req *raft.AppendEntriesRequest, resp *raft.AppendEntriesResponse) (raft.AppendFuture, error) {
-	if p.hangs() {
+	if p.now() {
 		return nil, errHangs
 	}
 	return p.AppendPipeline.AppendEntries(req, resp)

@@ -41,6 +41,9 @@ func testLeaderWhoseDiskHangs(t *testing.T) {
 
 	old.group.Propose([]byte("hangs"), func(err error) { failed <- err })
 	next := c.leader(t, others...)
+	if leads, _ := old.group.Leader(); leads || old.group.Leadership().Leader {
+		t.Error("two lead")
+	}
 	c.nodes[next].propose(t, "after", 5, 10)
 	hung.Store(nil)
 	proceed <- struct{}{}
