@@ -3,6 +3,8 @@ package kafka
 import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/trivium-mq/trivium/kernel/broker"
 )
 
 // FindCoordinator, versions 0-6.
@@ -20,6 +22,7 @@ import (
 
 func (c *conn) handleFindCoordinator(req *kmsg.FindCoordinatorRequest, resp *kmsg.FindCoordinatorResponse) {
 	brokers := c.brokers()
+	nodes, err := c.srv.views.view(c.ctx, 0) // of all keys together: it may have to wait
 	answer := func(key string) kmsg.FindCoordinatorResponseCoordinator {
 		one := kmsg.NewFindCoordinatorResponseCoordinator()
 		one.Key, one.NodeID, one.Port = key, -1, -1
@@ -29,11 +32,13 @@ func (c *conn) handleFindCoordinator(req *kmsg.FindCoordinatorRequest, resp *kms
 		if one.ErrorCode != 0 {
 			return one
 		}
-		node, err := c.srv.views.of(c.ctx, c.groupKey(key), 0)
-		to, known := at(brokers, node)
-		switch {
-		case err != nil:
+		if err != nil {
 			one.ErrorCode = groupCode(err)
+			return one
+		}
+		group := c.groupKey(key)
+		to, known := at(brokers, broker.Coordinator(nodes, group.Tenant, group.Group).Node)
+		switch {
 		case !known:
 			one.ErrorCode = kerr.CoordinatorNotAvailable.Code
 		default:
