@@ -132,9 +132,12 @@ func TestKafkaMemberDiesWithTheCoordinator(t *testing.T) {
 	var reads sync.WaitGroup
 	stays := s.member(group)
 	dies := s.member(group, kgo.InstanceID("dies")) // so that it does not say when it leaves
-	for _, m := range []*kgo.Client{stays, dies} {
-		reads.Go(func() { s.read(reading, m) })
-	}
+	reads.Go(func() { s.read(reading, stays) })
+	reads.Go(func() {
+		for !dies.PollFetches(reading).IsClientClosed() && reading.Err() == nil {
+			dies.AllowRebalance()
+		}
+	})
 	s.shared(group, 2)
 	coordinator := k.coordinator(group)
 	coordinator.Kill()
