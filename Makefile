@@ -40,7 +40,7 @@ simulate: ## many simulated histories: SEEDS of clusters (default 200000), EDGES
 	TRIVIUM_HISTORIES=$(or $(EDGES),5000) TRIVIUM_SEED=$(or $(FIRST),1) $(GO) test -count=1 -timeout 24h -run '^TestEdgeHistories$$' -v ./kernel/forward
 
 test-cluster: build ## three nodes: every nemesis once, failover and drain times, two versions side by side (15 minutes; links need root)
-	TRIVIUM_BIN=$(abspath $(BIN)) TRIVIUM_NEMESES=1 $(GO) test -count=1 -timeout 20m -v ./integration/cluster/... ./integration/harness
+	TRIVIUM_BIN=$(abspath $(BIN)) TRIVIUM_NEMESES=1 $(GO) test -count=1 -timeout 40m -v ./integration/cluster/... ./integration/harness
 
 chaos: build ## random nemeses on three nodes for MINUTES (default 60); TRIVIUM_SEED replays a round
 	TRIVIUM_BIN=$(abspath $(BIN)) TRIVIUM_CHAOS=$(or $(MINUTES),60) $(GO) test -count=1 -timeout 24h -run '^TestChaos$$' -v ./integration/cluster
