@@ -67,7 +67,7 @@ func (k *keys) load() error {
 	k.read = time.Now()
 	cert, err := tls.LoadX509KeyPair(k.files.Cert, k.files.Key)
 	if err != nil {
-		return fmt.Errorf("certificate of this node: %w", err)
+		return fmt.Errorf("certificate %s with key %s: %w", k.files.Cert, k.files.Key, err)
 	}
 	pem, err := os.ReadFile(k.files.CA)
 	if err != nil {

@@ -51,7 +51,7 @@ func (a *app) clusterCerts() *cobra.Command {
 	cmd.Flags().StringVar(&out, "out", "", "`directory` to write to")
 	cmd.Flags().IntVar(&days, "days", 825, "how long the nodes' certificates are valid")
 	cmd.Flags().IntVar(&caDays, "ca-days", 3650, "how long the authority is, if it is new")
-	cmd.Flags().BoolVar(&renew, "renew", false, "replace certificates of nodes that are there; running nodes read them again")
+	cmd.Flags().BoolVar(&renew, "renew", false, "replace certificates of nodes, by the authority that the directory has; running nodes read them again")
 	return cmd
 }
 
@@ -73,6 +73,9 @@ func (a *app) makeCerts(dir string, args []string, life, caLife time.Duration, r
 			return usage("%s is there already: --renew replaces it", filepath.Join(dir, node+".pem"))
 		}
 		nodes[node], order = names, append(order, node)
+	}
+	if _, err := os.Stat(filepath.Join(dir, caFileName)); renew && errors.Is(err, fs.ErrNotExist) {
+		return usage("%s is not there: --renew needs the authority that has signed the certificates of the nodes", filepath.Join(dir, caFileName))
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("make the directory: %w", err)

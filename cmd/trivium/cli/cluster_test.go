@@ -146,6 +146,10 @@ func TestCerts(t *testing.T) {
 	if err := one.Check("2"); err == nil {
 		t.Error("the certificate of node 1 is that of node 2")
 	}
+	mixed := cluster.TLS{CA: one.CA, Cert: one.Cert, Key: file("2-key.pem")}
+	if err := mixed.Check("1"); err == nil || !strings.Contains(err.Error(), mixed.Cert) || !strings.Contains(err.Error(), mixed.Key) {
+		t.Errorf("a key of another certificate: %v", err)
+	}
 	raw, _ := os.ReadFile(file("1.pem"))
 	block, _ := pem.Decode(raw)
 	if leaf, err := x509.ParseCertificate(block.Bytes); err != nil || leaf.VerifyHostname("node1.example") != nil || leaf.VerifyHostname("10.0.0.1") != nil {
@@ -174,6 +178,19 @@ func TestCerts(t *testing.T) {
 		if _, err := execute("", append([]string{"cluster", "certs"}, args...)...); !isUsage(err) {
 			t.Errorf("%v: %v", args, err)
 		}
+	}
+}
+
+// TestRenewNeedsTheAuthority: in a directory that has none, nothing can be renewed: nodes
+// would refuse what another authority has signed. Nothing is made there.
+func TestRenewNeedsTheAuthority(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "wrong")
+	_, err := execute("", "cluster", "certs", "--out", dir, "--renew", "1")
+	if !isUsage(err) || !strings.Contains(err.Error(), filepath.Join(dir, "ca.pem")) {
+		t.Error(err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Error("the directory was made", err)
 	}
 }
 

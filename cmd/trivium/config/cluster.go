@@ -79,8 +79,11 @@ func beyond(address string) bool {
 // reachable returns an error if an address names no host and port.
 func reachable(address string) error {
 	host, port, err := net.SplitHostPort(address)
-	if err != nil || wildcard(host) {
+	if err != nil || host == "" {
 		return fmt.Errorf("%q is no host:port", address)
+	}
+	if wildcard(host) {
+		return fmt.Errorf("%q is a wildcard address: it cannot be advertised, nor joined, as it names no machine", address)
 	}
 	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
 		return fmt.Errorf("%q has no valid port", address)
