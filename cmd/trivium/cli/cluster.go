@@ -159,7 +159,7 @@ func (a *app) clusterDrain() *cobra.Command {
 	cmd.Long = "Have a node lead nothing, as before maintenance: its leaderships move to others, and none comes back\n" +
 		"until that is undone. If it served, what clients of all nodes do waits for a moment, and some have to\n" +
 		"connect again."
-	cmd.Flags().BoolVar(&wait, "wait", false, "return when it leads nothing any more")
+	cmd.Flags().BoolVar(&wait, "wait", false, "return when it leads nothing any more, and another one serves")
 	cmd.Flags().BoolVar(&undo, "undo", false, "it may lead again")
 	return cmd
 }
@@ -199,7 +199,7 @@ func (a *app) clusterMove() *cobra.Command {
 }
 
 // waitServes says what --wait waits for where leaderships go to a node.
-const waitServes = "return when it leads all groups, and so serves the clients"
+const waitServes = "return when it leads all groups and serves the clients"
 
 // leads ends a command that has given the leadership to a node.
 func (a *app) leads(c *client, begun time.Time, node string, wait bool) error {

@@ -82,10 +82,11 @@ func TestClusterCommands(t *testing.T) {
 		t.Errorf("a group without number: %+v %v", got, err)
 	}
 	// It waits for what the node says.
-	if got, _, err := run(t, 200, twoNodes, "", "cluster", "drain", "2", "--wait"); err != nil || len(got) != 3 {
+	serving := strings.Replace(twoNodes, `"node":"1"`, `"node":"trivium@1"`, 1)
+	if got, _, err := run(t, 200, serving, "", "cluster", "drain", "2", "--wait"); err != nil || len(got) != 4 {
 		t.Errorf("%+v %v", got, err)
 	}
-	if got, _, err := run(t, 200, twoNodes, "", "cluster", "move", "0", "1", "--wait"); err != nil || len(got) != 2 || got[1].path != "/api/cluster" {
+	if got, _, err := run(t, 200, serving, "", "cluster", "move", "0", "1", "--wait"); err != nil || len(got) != 3 || got[1].path != "/api/cluster" || got[2].path != "/api/overview" {
 		t.Errorf("%+v %v", got, err)
 	}
 }
@@ -93,7 +94,7 @@ func TestClusterCommands(t *testing.T) {
 // TestClusterChangesAreTold: every command that changes the cluster says what it has done
 // and how long that took, in every format.
 func TestClusterChangesAreTold(t *testing.T) {
-	serving := strings.Replace(twoNodes, `{"cluster"`, `{"leader":"1","cluster"`, 1)
+	serving := strings.Replace(twoNodes, `{"cluster":"c","node":"1"`, `{"leader":"1","cluster":"c","node":"trivium@1"`, 1)
 	for _, tt := range []struct{ args, line, json string }{
 		{"remove 2", "node 2 is removed", `"node": "2", "removed": true`},
 		{"drain 2", "node 2 is to lead nothing", `"draining": true, "node": "2"`},
