@@ -1,6 +1,8 @@
 package kernel
 
 import (
+	"crypto/rand"
+	"encoding/base64"
 	"strings"
 	"unicode/utf8"
 )
@@ -45,6 +47,21 @@ func CheckNewName(object, name string) error {
 // Reserved reports whether a name begins with the prefix that only the broker
 // uses.
 func Reserved(name string) bool { return strings.HasPrefix(name, reservedPrefix) }
+
+// replyPrefix begins the names of reply queues.
+const replyPrefix = reservedPrefix + "rabbitmq.reply-to."
+
+// ReplyName makes the name of a reply queue: where a connection gets the answers to what
+// it asks, in memory and exclusive to it. Nobody can guess the name: who has it was told.
+func ReplyName() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return replyPrefix + base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+// IsReply reports whether a name is one of a reply queue. Its owner needs no right to have
+// it, it is in no listing, and no policy applies to it.
+func IsReply(name string) bool { return strings.HasPrefix(name, replyPrefix) }
 
 // CheckFilter returns CodeInvalidName unless filter is a topic filter: "+" is a
 // whole level, "#" a whole and the last one.

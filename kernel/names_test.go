@@ -31,6 +31,14 @@ func TestCheckNewName(t *testing.T) {
 	}
 }
 
+// TestReplyName: a name that only the broker makes, another one each time.
+func TestReplyName(t *testing.T) {
+	a, b := ReplyName(), ReplyName()
+	if a == b || !IsReply(a) || !Reserved(a) || CheckName("queue", a) != nil || IsReply("amq.rabbitmq.reply-to") {
+		t.Errorf("%s and %s", a, b)
+	}
+}
+
 func TestCheckFilter(t *testing.T) {
 	for _, good := range []string{"a", "#", "+", "a/#", "+/+", "/", "a//b", "+/a/#", "$share", "/+"} {
 		if err := CheckFilter(good); err != nil {

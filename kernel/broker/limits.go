@@ -75,10 +75,10 @@ func queueOf(kt *kernel.Topic, spec *catalog.Group) *kernel.Queue {
 }
 
 // limitsOf returns the limits of a group on a topic, by its declaration and the
-// policies that apply to it; nil if nothing limits it.
+// policies that apply to it; nil if nothing limits it, as a reply queue.
 func (b *Broker) limitsOf(kt *kernel.Topic, spec *catalog.Group) *kernel.Limits {
 	kq := queueOf(kt, spec)
-	if kq == nil {
+	if kq == nil || kernel.IsReply(kt.Name) {
 		return nil
 	}
 	l := declaredLimits(kq)

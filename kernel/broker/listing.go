@@ -10,7 +10,8 @@ import (
 )
 
 // The listings are snapshots for operators. They check no permission: who may
-// see what is for the front-end that shows them to decide.
+// see what is for the front-end that shows them to decide. Reply queues are left out, as
+// their names are for those who were told.
 
 // Exchanges lists the exchanges of a tenant by name, the default one first.
 func (b *Broker) Exchanges(tenant string) []kernel.Exchange {
@@ -79,7 +80,7 @@ func (b *Broker) Groups(tenant string) []GroupStatus {
 	t.mu.Lock()
 	list := make([]GroupStatus, 0, len(t.groups))
 	for _, g := range t.groups {
-		if topic, ok := table.TopicByID(g.spec.Topic); ok {
+		if topic, ok := table.TopicByID(g.spec.Topic); ok && !kernel.IsReply(topic.Name) {
 			list = append(list, g.groupStatus(topic))
 		}
 	}
@@ -143,7 +144,11 @@ func (b *Broker) TopicStatuses(tenant string) []TopicStatus {
 	}
 	var list []TopicStatus
 	t.mu.Lock()
-	t.table.Load().AllTopics(func(rt *route.Topic) { list = append(list, t.topicStatus(rt)) })
+	t.table.Load().AllTopics(func(rt *route.Topic) {
+		if !kernel.IsReply(rt.Name) {
+			list = append(list, t.topicStatus(rt))
+		}
+	})
 	t.mu.Unlock()
 	slices.SortFunc(list, func(x, y TopicStatus) int {
 		return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.Kind, y.Kind))
@@ -208,7 +213,7 @@ func (b *Broker) QueueStatus(tenant, name string) (QueueStatus, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	g, ok := t.groups[addr]
-	if !ok {
+	if !ok || kernel.IsReply(addr.Topic) {
 		return QueueStatus{}, false
 	}
 	topic, ok := t.table.Load().TopicByID(g.spec.Topic)

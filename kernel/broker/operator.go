@@ -96,7 +96,7 @@ func (b *Broker) Members() []MemberStatus {
 	for _, c := range conns {
 		begin := len(list)
 		for _, m := range c.members() {
-			if !m.pull && m.m != nil {
+			if !m.pull && m.m != nil && !kernel.IsReply(m.group.spec.Address.Topic) {
 				list = append(list, m.status())
 			}
 		}

@@ -29,8 +29,9 @@ type QueueSpec struct {
 	// Kind is 0. CodePrecondition if a subscription has made it already.
 	Start     kernel.Position
 	Arguments []kernel.Argument // accepted arguments, compared for equivalence
-	// Again says that the same connection has declared the queue before, at a broker
-	// that serves no more: its name may be a reserved one.
+	// Again says that the name is the connection's own: it has declared the queue before,
+	// at a broker that serves no more, or has made the name up (kernel.ReplyName). It may
+	// be a reserved one.
 	Again bool
 }
 

@@ -88,9 +88,10 @@ func groupResource(addr kernel.GroupAddress) string {
 	return addr.String()
 }
 
-// allow returns CodeAccessRefused unless the user may do that.
+// allow returns CodeAccessRefused unless the user may do that. Reply queues need no right:
+// they are their connection's alone.
 func (c *Conn) allow(act kernel.Act, kind, name string) error {
-	if c.May(act, kind, name) {
+	if c.May(act, kind, name) || kind == KindQueue && kernel.IsReply(name) {
 		return nil
 	}
 	if kind == KindExchange && name == kernel.ExchangeDefault {

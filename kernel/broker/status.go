@@ -40,7 +40,7 @@ type Overview struct {
 }
 
 // Overview returns the totals now. Queues counts queues and shares; Ready, Held
-// and Members are those of all groups, sessions' included.
+// and Members are those of all groups, sessions' included. Reply queues are in none.
 func (b *Broker) Overview() Overview {
 	wal := b.node.wal.Stats()
 	o := Overview{
@@ -56,6 +56,9 @@ func (b *Broker) Overview() Overview {
 		t.table.Load().Exchanges(func(kernel.Exchange) { o.Exchanges++ })
 		t.mu.Lock()
 		for addr, g := range t.groups {
+			if kernel.IsReply(addr.Topic) {
+				continue
+			}
 			ready, held, members, _, _ := g.place.Stats(g.id)
 			o.Ready, o.Held, o.Members = o.Ready+ready, o.Held+held, o.Members+members
 			if !addr.IsSession() {
@@ -75,7 +78,7 @@ func (b *Broker) QueueStatuses() []QueueStatus {
 		t.mu.Lock()
 		for addr, g := range t.groups {
 			topic, ok := table.TopicByID(g.spec.Topic)
-			if ok && !addr.IsSession() {
+			if ok && !addr.IsSession() && !kernel.IsReply(addr.Topic) {
 				list = append(list, g.status(topic))
 			}
 		}
