@@ -52,6 +52,26 @@ func declare(queue func(w *world) string, durable, autoDelete, exclusive bool, a
 	}
 }
 
+// onReplies does something to the reply queue of another channel of the connection.
+func onReplies(do func(ch *amqp091.Channel, name string) error) func(w *world) error {
+	return func(w *world) error {
+		name, _ := replyName(w.t, channel(w.t, w.c))
+		return do(w.ch, name)
+	}
+}
+
+// consumingReplies consumes answers, several times.
+func consumingReplies(noAck ...bool) func(w *world) error {
+	return func(w *world) (err error) {
+		for _, each := range noAck {
+			if _, err = w.ch.Consume(replyTo, "", each, false, false, false, nil); err != nil {
+				break
+			}
+		}
+		return err
+	}
+}
+
 func theQueue(w *world) string   { return w.queue }
 func theMissing(w *world) string { return w.missing }
 func serverNamed(*world) string  { return "" }
@@ -230,6 +250,45 @@ var refusals = []refusal{
 		code: 406, text: "Cannot declare a server-named queue for type rabbit_quorum_queue"},
 	{name: "stream without name", do: declare(serverNamed, true, false, false, args{"x-queue-type": "stream"}),
 		code: 406, text: "Cannot declare a server-named queue for type rabbit_stream_queue"},
+
+	// direct reply-to
+	{name: "reply consumer that acknowledges", do: consumingReplies(false), code: 406, text: "reply consumer cannot acknowledge"},
+	{name: "second reply consumer", do: consumingReplies(true, true), code: 406, text: "reply consumer already set"},
+	{name: "second reply consumer that acknowledges", do: consumingReplies(true, false), code: 406, text: "reply consumer cannot acknowledge"},
+	{name: "reply-to without consumer, and other faults", do: publishing(serverNamed, theQueue, amqp091.Publishing{
+		ReplyTo: replyTo, UserId: "root", Expiration: "soon",
+	}), code: 406, text: "fast reply consumer does not exist"},
+	{name: "reply-to without consumer to a missing exchange", do: publishing(theMissing, theQueue, amqp091.Publishing{ReplyTo: replyTo}),
+		code: 404, text: "no exchange '$m' in vhost '/'"},
+	{name: "a reply queue that nobody has", do: func(w *world) error {
+		_, err := w.ch.QueueDeclare(replyTo+".x", false, false, true, false, nil)
+		return err
+	}, code: 404, text: "no queue 'amq.rabbitmq.reply-to.x' in vhost '/'"},
+	{name: "a name that begins like reply queues", do: func(w *world) error {
+		_, err := w.ch.QueueDeclare(replyTo+"x", false, false, false, false, nil)
+		return err
+	}, code: 404, text: "no queue 'amq.rabbitmq.reply-tox' in vhost '/'"},
+	{name: "get from a reply queue", do: onReplies(func(ch *amqp091.Channel, name string) error {
+		_, _, err := ch.Get(name, true)
+		return err
+	}), code: 404, text: "no queue 'amq.rabbitmq.reply-to."},
+	{name: "consume from a reply queue by name", do: onReplies(func(ch *amqp091.Channel, name string) error {
+		_, err := ch.Consume(name, "", true, false, false, false, nil)
+		return err
+	}), code: 404, text: "no queue 'amq.rabbitmq.reply-to."},
+	{name: "purge a reply queue", do: onReplies(func(ch *amqp091.Channel, name string) error {
+		_, err := ch.QueuePurge(name, false)
+		return err
+	}), code: 404, text: "no queue 'amq.rabbitmq.reply-to."},
+	{name: "bind a reply queue", do: onReplies(func(ch *amqp091.Channel, name string) error {
+		return ch.QueueBind(name, "k", "amq.direct", false, nil)
+	}), code: 404, text: "no queue 'amq.rabbitmq.reply-to."},
+	{name: "bind a reply queue to a missing exchange", do: onReplies(func(ch *amqp091.Channel, name string) error {
+		return ch.QueueBind(name, "k", "missing", false, nil)
+	}), code: 404, text: "no exchange 'missing' in vhost '/'"},
+	{name: "bind a reply queue to the default exchange", do: onReplies(func(ch *amqp091.Channel, name string) error {
+		return ch.QueueBind(name, "k", "", false, nil)
+	}), code: 403, text: "operation not permitted on the default exchange"},
 
 	{name: "unknown exchange type", do: func(w *world) error { return w.ch.ExchangeDeclare(w.missing, "odd", true, false, false, false, nil) },
 		code: 406, text: "unknown exchange type 'odd'", since4: true},

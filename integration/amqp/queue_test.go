@@ -113,10 +113,6 @@ func TestNotImplemented(t *testing.T) {
 	ownOnly(t)
 	for what, do := range map[string]func(ch *amqp091.Channel) error{
 		"transactions are not supported yet": func(ch *amqp091.Channel) error { return ch.Tx() },
-		"direct reply-to is not supported yet": func(ch *amqp091.Channel) error {
-			_, err := ch.Consume("amq.rabbitmq.reply-to", "", true, false, false, false, nil)
-			return err
-		},
 	} {
 		err := do(newChannel(t))
 		if e, ok := err.(*amqp091.Error); !ok || e.Code != 540 || len(e.Reason) < len(what) || e.Reason[18:18+len(what)] != what {

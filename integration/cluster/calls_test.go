@@ -30,6 +30,7 @@ type calls struct {
 	asked   sync.Map     // ids of the requests that have come to who answers them
 	done    atomic.Int64 // calls that were answered
 	terms   int          // how often a node was to begin to serve so far
+	direct  bool         // answers come by direct reply-to, not through queues of those who ask
 	stop    context.CancelFunc
 	asking  context.Context
 	waiting sync.WaitGroup
@@ -123,14 +124,18 @@ func (k *calls) dial(n *harness.Node) *connection {
 func (k *calls) ask(n *harness.Node, name string, queues []string) {
 	k.t.Helper()
 	c := k.dial(n)
-	q, err := c.ch.QueueDeclare("", false, true, true, false, nil)
-	harness.Must(k.t, err)
-	answers, err := c.ch.Consume(q.Name, "", true, true, false, false, nil)
+	back := "amq.rabbitmq.reply-to"
+	if !k.direct {
+		q, err := c.ch.QueueDeclare("", false, true, true, false, nil)
+		harness.Must(k.t, err)
+		back = q.Name
+	}
+	answers, err := c.ch.Consume(back, "", true, true, false, false, nil)
 	harness.Must(k.t, err)
 	k.waiting.Go(func() {
 		for i := 0; k.asking.Err() == nil; i++ {
 			to, id := queues[i%len(queues)], fmt.Sprint(name, "-", i)
-			if err := c.ch.PublishWithContext(k.asking, "", to, false, false, amqp.Publishing{CorrelationId: id, ReplyTo: q.Name}); err != nil {
+			if err := c.ch.PublishWithContext(k.asking, "", to, false, false, amqp.Publishing{CorrelationId: id, ReplyTo: back}); err != nil {
 				if k.asking.Err() == nil {
 					k.blame("%s: %v", id, err)
 				}
@@ -158,6 +163,7 @@ func (k *calls) answered(answers <-chan amqp.Delivery, id string) bool {
 				k.done.Add(1)
 				return true
 			}
+			k.blame("%s came once more, or late", a.CorrelationId)
 		case <-late.C:
 			return false
 		}
@@ -214,6 +220,21 @@ func TestCallsOverMoves(t *testing.T) {
 	k := newCalls(t)
 	k.start(k.c.Nodes)
 	for range planned {
+		last, err := k.c.Leader(healed)
+		harness.Must(t, err)
+		k.lead(k.c.Nodes[last.ID%len(k.c.Nodes)], last)
+		harness.Must(t, k.c.Whole(healed))
+	}
+	k.judge()
+}
+
+// TestRepliesOverMoves: as TestCallsOverMoves, with direct reply-to. Every call is
+// answered, once.
+func TestRepliesOverMoves(t *testing.T) {
+	k := newCalls(t)
+	k.direct = true
+	k.start(k.c.Nodes)
+	for range planned / 2 {
 		last, err := k.c.Leader(healed)
 		harness.Must(t, err)
 		k.lead(k.c.Nodes[last.ID%len(k.c.Nodes)], last)

@@ -38,6 +38,19 @@ func TestAMQPLib(t *testing.T) {
 	wantOK(t, harness.Client(t, timeout, "node", "amqplib_roundtrip.js", b.AMQP, strconv.Itoa(count)))
 }
 
+// TestDirectReplyTo: clients of two connections ask and answer, in order.
+func TestDirectReplyTo(t *testing.T) {
+	b := harness.Start(t)
+	t.Run("pika", func(t *testing.T) {
+		harness.NeedPython(t, "pika")
+		wantOK(t, harness.Client(t, timeout, harness.Python, "pika_replies.py", b.AMQP, strconv.Itoa(count)))
+	})
+	t.Run("amqplib", func(t *testing.T) {
+		harness.NeedNode(t, "amqplib")
+		wantOK(t, harness.Client(t, timeout, "node", "amqplib_replies.js", b.AMQP, strconv.Itoa(count)))
+	})
+}
+
 func TestMQTTJS(t *testing.T) {
 	harness.NeedNode(t, "mqtt")
 	b := harness.Start(t)

@@ -40,6 +40,7 @@ type heldPublish struct {
 	pub      publisher
 	confirms *confirms
 	method   wire.BasicPublish
+	reply    []byte // in the place of its reply_to, nil = that stays
 	header   []byte
 	body     []byte
 }
@@ -253,6 +254,9 @@ func (h *heldPublish) publish() error {
 	var p wire.Properties
 	if _, _, err := wire.ParseHeader(h.header, &p); err != nil {
 		return err // it has been parsed before
+	}
+	if h.reply != nil {
+		p.ReplyTo = h.reply
 	}
 	return h.ch.publish(h.pub, h.confirms, &h.method, &p, h.body)
 }

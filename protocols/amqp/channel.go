@@ -21,6 +21,7 @@ type channel struct {
 	pool      pool      // what its consumers hold together, nil = unlimited
 	lastQueue string    // the last one declared, what "" means
 	pullers   map[pullKey]*consumer
+	reply     *consumer // of answers, nil = none; see replies
 
 	confirming atomic.Bool           // confirms is set, for listings
 	declined   atomic.Pointer[error] // a publish, after all: see decline

@@ -330,7 +330,10 @@ func (ch *channel) onConsume(m *wire.BasicConsume) error {
 		return err
 	}
 	if name == replyToQueue {
-		return faultf(wire.NotImplemented, "direct reply-to is not supported yet")
+		return ch.onConsumeReplies(m)
+	}
+	if err := ch.notReply(name); err != nil {
+		return err
 	}
 	if err := consumeArguments(m.Arguments); err != nil {
 		return err
@@ -450,6 +453,9 @@ func (ch *channel) onCancel(m *wire.BasicCancel) error {
 	delete(ch.consumers, m.ConsumerTag)
 	o.mu.Unlock()
 	if k != nil {
+		if k == ch.reply {
+			ch.reply = nil
+		}
 		k.m.Stop() // what it delivers until this returns goes out before cancel-ok
 		o.mu.Lock()
 		k.stop()

@@ -142,12 +142,16 @@ func (t *content) makeRoom(n int) bool {
 // complete publishes.
 func (t *content) complete(body []byte) error {
 	ch := t.ch
-	err := error(errPressed)
+	err, reply := error(errPressed), ch.replyTo(&t.props)
+	if reply != nil {
+		t.props.ReplyTo = reply
+	}
 	if !ch.c.pressed() {
 		err = ch.publish(ch.pub, ch.confirms, &t.method, &t.props, body)
 	}
 	if err == error(errPressed) {
 		h := t.held(body)
+		h.reply = reply
 		t.drop()
 		err = ch.c.hold(h)
 	}

@@ -40,6 +40,7 @@ type fakeNode struct {
 
 type fakeQueue struct {
 	name    string
+	spec    broker.QueueSpec
 	node    *fakeNode
 	batches [][]byte // of one record each
 	ready   []int64  // offsets, lowest first
@@ -157,7 +158,7 @@ func (l *fakeLink) DeclareQueue(_ context.Context, q broker.QueueSpec) (broker.Q
 		q.Name = fmt.Sprintf("amq.gen-%d", l.n.names)
 	}
 	if l.n.queues[q.Name] == nil {
-		l.n.queues[q.Name] = &fakeQueue{name: q.Name, node: l.n, failed: map[int64]int32{}}
+		l.n.queues[q.Name] = &fakeQueue{name: q.Name, spec: q, node: l.n, failed: map[int64]int32{}}
 	}
 	l.n.mu.Unlock()
 	return l.Queue(q.Name)
@@ -432,6 +433,9 @@ func (m *fakeMember) Stop() {
 	defer m.q.node.mu.Unlock()
 	m.over = true
 	m.q.members = slices.DeleteFunc(m.q.members, func(o *fakeMember) bool { return o == m })
+	if m.q.spec.AutoDelete && len(m.q.members) == 0 && !m.opt.Pull {
+		delete(m.q.node.queues, m.q.name)
+	}
 }
 
 func (m *fakeMember) Leave() {

@@ -22,6 +22,9 @@ func (ch *channel) onGet(m *wire.BasicGet) error {
 	if err != nil {
 		return err
 	}
+	if err := ch.notReply(name); err != nil {
+		return err
+	}
 	ch.c.out.waitRoom() // answers may be large, and requests for them are small
 	k, err := ch.puller(pullKey{queue: name, noAck: m.NoAck})
 	if err != nil {

@@ -22,7 +22,7 @@ var capabilities = wire.Table{
 	{Name: "consumer_priorities", Value: false},
 	{Name: "authentication_failure_close", Value: true},
 	{Name: "per_consumer_qos", Value: true},
-	{Name: "direct_reply_to", Value: false},
+	{Name: "direct_reply_to", Value: true},
 }
 
 // handshake brings the connection from its first byte to connection.open-ok.

@@ -22,6 +22,9 @@ func (ch *channel) queueName(name string) (string, error) {
 
 func (ch *channel) onQueueDeclare(m *wire.QueueDeclare) error {
 	name := cleaned(m.Queue)
+	if isReplies(name) {
+		return ch.onDeclareReplies(m, name)
+	}
 	if m.Passive {
 		info, err := ch.c.link.Queue(name)
 		if err != nil {
@@ -81,6 +84,12 @@ func (ch *channel) onQueueBind(m *wire.QueueBind) error {
 	if err != nil {
 		return err
 	}
+	if kernel.IsReply(b.Queue) {
+		if _, err := ch.c.link.Exchange(b.Exchange); err != nil {
+			return ch.c.refused(err)
+		}
+		return ch.notReply(b.Queue)
+	}
 	if err := ch.c.link.Bind(ch.c.ctx, b); err != nil {
 		return ch.c.refused(err)
 	}
@@ -93,6 +102,10 @@ func (ch *channel) onQueueUnbind(m *wire.QueueUnbind) error {
 	if err != nil {
 		return err
 	}
+	if kernel.IsReply(b.Queue) { // it has no binding, which is no error
+		ch.send(&wire.QueueUnbindOk{})
+		return nil
+	}
 	if err := ch.c.link.Unbind(ch.c.ctx, b); err != nil {
 		return ch.c.refused(err)
 	}
@@ -103,6 +116,9 @@ func (ch *channel) onQueueUnbind(m *wire.QueueUnbind) error {
 func (ch *channel) onQueuePurge(m *wire.QueuePurge) error {
 	name, err := ch.queueName(m.Queue)
 	if err != nil {
+		return err
+	}
+	if err := ch.notReply(name); err != nil {
 		return err
 	}
 	if info, err := ch.c.link.Queue(name); err == nil && info.Type == kernel.Stream {
@@ -120,6 +136,10 @@ func (ch *channel) onQueueDelete(m *wire.QueueDelete) error {
 	name, err := ch.queueName(m.Queue)
 	if err != nil {
 		return err
+	}
+	if kernel.IsReply(name) { // it goes with its consumer; a missing queue is no error
+		ch.answer(m.NoWait, &wire.QueueDeleteOk{})
+		return nil
 	}
 	n, err := ch.c.link.DeleteQueue(ch.c.ctx, name, m.IfUnused, m.IfEmpty)
 	if err != nil {

@@ -23,7 +23,6 @@ const (
 
 	deliveryTransient  = 1
 	deliveryPersistent = 2
-	replyToQueue       = "amq.rabbitmq.reply-to"
 
 	// maxTimestamp is the last second of the year 9999; timestamps beyond it
 	// are kept as properties, but order nothing.
@@ -161,14 +160,14 @@ func (b *builder) build(m *wire.BasicPublish, p *wire.Properties, body []byte, u
 
 // check refuses properties that ask for what does not work or is not true.
 func check(p *wire.Properties, user string) error {
+	if p.Has(wire.HasReplyTo) && string(p.ReplyTo) == replyToQueue { // else it has been replaced
+		return faultf(wire.PreconditionFailed, "fast reply consumer does not exist")
+	}
 	if p.Has(wire.HasUserID) && string(p.UserID) != user {
 		return faultf(wire.PreconditionFailed, "user_id property set to '%s' but authenticated user was '%s'", p.UserID, user)
 	}
 	if p.Has(wire.HasDeliveryMode) && p.DeliveryMode != deliveryTransient && p.DeliveryMode != deliveryPersistent {
 		return faultf(wire.PreconditionFailed, "invalid message: {delivery_mode_unknown,%d}", p.DeliveryMode)
-	}
-	if p.Has(wire.HasReplyTo) && string(p.ReplyTo) == replyToQueue {
-		return faultf(wire.PreconditionFailed, "fast reply consumer does not exist (direct reply-to is not supported yet)")
 	}
 	return nil
 }
