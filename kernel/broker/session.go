@@ -214,7 +214,7 @@ func (c *Conn) mayAttach(e *sessionEntry, a *Attaching) error {
 	switch {
 	case e.holder != nil && e.holder.conn == c:
 		return kernel.Errorf(kernel.CodeNotAllowed, "session", e.id, "the connection holds it already")
-	case a.Epoch != 0 && e.epoch > a.Epoch:
+	case a.Epoch != 0 && e.epoch > a.Epoch && !noEpoch:
 		return kernel.Errorf(kernel.CodeFenced, "session", e.id, "another connection has taken it")
 	}
 	return c.allowSession(e)

@@ -81,6 +81,9 @@ func (m *member) install(in Member, l *link) {
 	m.shift.next()
 	if m.credit != 0 {
 		in.Credit(m.credit)
+		if creditTwice && l.number > 1 {
+			in.Credit(m.credit)
+		}
 	}
 	close(m.ready)
 }
@@ -94,7 +97,7 @@ var errExclusive = kernel.Errorf(kernel.CodeFenced, "", "", "the node that serve
 func (c *Conn) fenced(m *member) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return m.opt.Exclusive && !(m.addr.IsOwn() && c.memory.owns(m.addr.Topic))
+	return m.opt.Exclusive && !unfenced && !(m.addr.IsOwn() && c.memory.owns(m.addr.Topic))
 }
 
 // attach joins at a new host, unless the member has stopped. If that refuses it, the

@@ -171,7 +171,7 @@ func (m *sessionMember) Settle(o kernel.Outcome, partition int32, first, last in
 	switch {
 	case m.inner != nil:
 		m.inner.Settle(o, partition, first, last)
-	case !m.s.over:
+	case !m.s.over && !lostAcks:
 		m.settles = append(m.settles, settlement{o, partition, first, last})
 	}
 }

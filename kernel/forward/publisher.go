@@ -336,7 +336,10 @@ func (l *link) onRouted(r *reader) error {
 func (p *publisher) lose() {
 	l := p.link
 	var list []finished
-	answer := routed{matched: 1}
+	answer, lost := routed{matched: 1}, errBroken()
+	if lostIsDone {
+		lost = nil
+	}
 	l.out.mu.Lock()
 	for n := p.base; n < p.next; n++ {
 		f := p.at(n)
@@ -344,7 +347,7 @@ func (p *publisher) lose() {
 			answer = routed{err: errBroken()}
 			p.told++
 		} else if f.state == flying {
-			list = append(list, finished{token: f.token, err: errBroken()})
+			list = append(list, finished{token: f.token, err: lost})
 		}
 	}
 	p.base = p.next

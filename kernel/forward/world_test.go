@@ -55,8 +55,9 @@ func setting(t *testing.T, name string, usual int64) int64 {
 }
 
 const (
-	// realTime is how long a history may take, and historyTime how long by its own clock.
-	realTime    = 2 * time.Minute
+	// realTime is how many seconds a history may take, but for TRIVIUM_PATIENCE, and
+	// historyTime how long it may take by its own clock.
+	realTime    = 120
 	historyTime = 10 * time.Minute
 )
 
@@ -66,7 +67,7 @@ func playEdges(t *testing.T, seed int64, all wseen) (ok bool) {
 	runtime.GC()
 	// What is let go of with a cleanup would be so on a goroutine outside the bubble.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
-	hung := time.AfterFunc(realTime, func() {
+	hung := time.AfterFunc(time.Duration(setting(t, "TRIVIUM_PATIENCE", realTime))*time.Second, func() {
 		debug.SetTraceback("all")
 		panic(fmt.Sprintf("TRIVIUM_SEED=%d hangs", seed))
 	})
