@@ -341,14 +341,7 @@ func TestNoMajorityHoldsMQTT(t *testing.T) {
 	}
 	// What is published before the node has noticed is under way when it loses its
 	// leadership: then the connection would end, as nobody knows what has become of it.
-	harness.Wait(t, healed, "the node serves nobody", func() bool {
-		answer, err := http.Get("http://" + last.HTTP + "/health/ready")
-		if err != nil {
-			return false
-		}
-		harness.Must(t, answer.Body.Close())
-		return answer.StatusCode == http.StatusServiceUnavailable
-	})
+	harness.Wait(t, healed, "the node serves nobody", func() bool { return servesNobody(t, last) })
 	for until := time.Now().Add(healed); ; {
 		err := publish(1)
 		if errors.Is(err, errRefused) {
@@ -374,6 +367,17 @@ func TestNoMajorityHoldsMQTT(t *testing.T) {
 	for _, h := range []*hearer{five, old} {
 		h.has("work/9/1", 2)
 	}
+}
+
+// servesNobody reports whether a node says so.
+func servesNobody(t *testing.T, n *harness.Node) bool {
+	t.Helper()
+	answer, err := http.Get("http://" + n.HTTP + "/health/ready")
+	if err != nil {
+		return false
+	}
+	harness.Must(t, answer.Body.Close())
+	return answer.StatusCode == http.StatusServiceUnavailable
 }
 
 var errRefused = errors.New("refused for now")

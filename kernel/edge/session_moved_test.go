@@ -110,6 +110,47 @@ func TestSessionOvertakenByAMove(t *testing.T) {
 	}
 }
 
+func (l overtakenLink) Publisher(done kernel.Completion) Publisher {
+	return overtakenPublisher{l.Link.Publisher(done), l}
+}
+
+type overtakenPublisher struct {
+	Publisher
+	overtakenLink
+}
+
+func (p overtakenPublisher) ToTopicOnce(Session, uint16, string, *kernel.Record, uint64) (int, error) {
+	overtakenSession{nil, p.overtakenLink}.turn()
+	return 0, kernel.Errorf(kernel.CodeFenced, "session", "c", "the facade has suspended it")
+}
+
+// TestPublishOvertakenByAMove: a host that stops lets go of the session before the edge has
+// taken it back: what is published with QoS 2 then passes, as while nobody serves. Where
+// the session is another's, it does not.
+func TestPublishOvertakenByAMove(t *testing.T) {
+	w := newWorld(t)
+	b, err := w.node.Serve(soon(t))
+	must(t, err)
+	w.now = b
+	h := &overtaken{Host: Local(b)}
+	w.Set(h)
+	c := w.conn()
+	s, _ := w.session(c, kept, nil)
+	p := c.Publisher(newOutcomes())
+	defer p.Close()
+	publish := func() error {
+		_, err := p.ToTopicOnce(s, 1, "a", &kernel.Record{Value: []byte("v")}, 1)
+		return err
+	}
+	if err := publish(); kernel.CodeOf(err) != kernel.CodeFenced {
+		t.Errorf("of another's session: %v", err)
+	}
+	h.move = func() { w.Set(nil) }
+	if err := publish(); kernel.CodeOf(err) != kernel.CodePressure {
+		t.Errorf("of a host that stops: %v", err)
+	}
+}
+
 // TestPinsUntilTheyAreAskedFor: what an earlier connection has pinned is still pinned at
 // the next host when the front-end has not asked for it before the move.
 func TestPinsUntilTheyAreAskedFor(t *testing.T) {

@@ -61,9 +61,18 @@ func (p *publisher) once(s Session, publish func(SessionPublisher, Session) (int
 		matched, err = in.Identified(p.ident, func() (int, error) { return publish(in, at) })
 	}
 	if kernel.CodeOf(err) == kernel.CodeFenced {
-		return 0, passedBy(cmp.Or(own.passed(at), err))
+		return 0, passedBy(cmp.Or(own.passed(at), p.parted(), err))
 	}
 	return matched, p.judge(err)
+}
+
+// parted is errMoved if the link is in use no more: a host that closes lets go of sessions
+// that are still to be taken from it. p.mu is held.
+func (p *publisher) parted() error {
+	if p.c.now.Load() != p.on {
+		return errMoved
+	}
+	return nil
 }
 
 // passedBy turns errMoved into the refusal of a publish while nobody serves.

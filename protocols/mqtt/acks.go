@@ -39,7 +39,7 @@ type ack struct {
 	pt   byte // PUBACK or PUBREC
 	code wire.Code
 	done bool
-	// lost: the outcome is unknown, no answer may be given.
+	// lost: no answer may be given, see lost.
 	lost     bool
 	retained bool
 }

@@ -218,6 +218,13 @@ func TestPubackReasons(t *testing.T) {
 	fail := func(c kernel.Code) func(published) (int, error) {
 		return func(published) (int, error) { return 0, kernel.Errorf(c, "topic", "t", "no") }
 	}
+	later := func(c kernel.Code) func(published) (int, error) {
+		return func(p published) (int, error) {
+			p.done.Completed(p.token, kernel.Result{Err: kernel.Errorf(c, "", "", "?")})
+			p.done.Flush()
+			return 1, nil
+		}
+	}
 	cases := []struct {
 		name string
 		on   func(published) (int, error)
@@ -230,15 +237,14 @@ func TestPubackReasons(t *testing.T) {
 			return 0, nil
 		}, wire.NoMatchingSubscribers, false},
 		{"low disk", fail(kernel.CodeLimit), wire.QuotaExceeded, false},
-		{"no leader", fail(kernel.CodeUnavailable), wire.QuotaExceeded, false},
 		{"refused", fail(kernel.CodeAccessRefused), wire.NotAuthorized, false},
 		{"too large", fail(kernel.CodeTooLarge), wire.ImplementationError, false},
 		{"bad name", fail(kernel.CodeInvalidName), wire.TopicNameInvalid, false},
-		{"unknown outcome", func(p published) (int, error) {
-			p.done.Completed(p.token, kernel.Result{Err: kernel.Errorf(kernel.CodeUnknown, "", "", "?")})
-			p.done.Flush()
-			return 1, nil
-		}, wire.UnspecifiedError, true},
+		{"full", later(kernel.CodeLimit), wire.QuotaExceeded, false},
+		{"unknown outcome", later(kernel.CodeUnknown), wire.UnspecifiedError, true},
+		{"the node that serves has stepped down", later(kernel.CodeUnavailable), wire.UnspecifiedError, true},
+		{"it has let go of the session", later(kernel.CodeFenced), wire.UnspecifiedError, true},
+		{"the same, at once", fail(kernel.CodeFenced), wire.UnspecifiedError, true},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {

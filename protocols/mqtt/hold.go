@@ -38,7 +38,7 @@ func (c *conn) send(topic string, m *wire.Message, token uint64) (matched int, e
 		c.tired = false
 		return matched, nil
 	}
-	if kernel.CodeOf(err) != kernel.CodePressure || !c.holds() {
+	if !passes(err) || !c.holds() {
 		return matched, err
 	}
 	c.flush()
@@ -46,10 +46,17 @@ func (c *conn) send(topic string, m *wire.Message, token uint64) (matched int, e
 	limit := time.NewTimer(holdTime)
 	defer limit.Stop()
 	defer c.heedAgain()
-	for kernel.CodeOf(err) == kernel.CodePressure && c.holds() && c.pause(limit.C) {
+	for passes(err) && c.holds() && c.pause(limit.C) {
 		matched, err = c.try(topic, m, token)
 	}
 	return matched, err
+}
+
+// passes reports whether a publish that was refused may be taken in a moment: nothing was
+// done. CodeUnavailable is of a node that does not serve any more, or has not said so yet.
+func passes(err error) bool {
+	code := kernel.CodeOf(err)
+	return err != nil && (code == kernel.CodePressure || code == kernel.CodeUnavailable)
 }
 
 // try is sendNow, unless nobody serves, or who does waits for others: then a host across

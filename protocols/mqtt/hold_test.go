@@ -3,7 +3,10 @@ package mqtt
 import (
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/protocols/mqtt/wire"
@@ -129,4 +132,62 @@ func TestGatheringHoldsPublishes(t *testing.T) {
 	}
 	p.send(wire.AppendDisconnect(nil, wire.V5, wire.Success, ""))
 	p.wantEnd(wire.Success)
+}
+
+// TestPublishesOutlastTheFacade: what the facade of a node refuses as that steps down, and
+// before anybody has said so, waits as long as what comes while nobody serves, and is then
+// taken, once; after that time it is refused, and QoS 0 is dropped and counted.
+func TestPublishesOutlastTheFacade(t *testing.T) {
+	for _, qos := range []byte{0, 1, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRig(t, Limits{})
+			var serves atomic.Bool
+			r.node.onPublish = func(p published) (int, error) {
+				if !serves.Load() {
+					return 0, kernel.Errorf(kernel.CodeUnavailable, "", "", "the placement group does not lead here")
+				}
+				p.done.Completed(p.token, kernel.Result{})
+				p.done.Flush()
+				return 1, nil
+			}
+			p, _ := r.connect(wire.ConnectRequest{Version: wire.V5, ClientID: "c"})
+			pt := []byte{0, wire.Puback, wire.Pubrec}[qos]
+			answered := func(id uint16, code wire.Code) {
+				t.Helper()
+				if qos == 0 {
+					time.Sleep(holdTime + time.Second)
+					return
+				}
+				if got, reason, err := wire.ParseAck(pt, wire.V5, p.want(pt)); got != id || reason != code || err != nil {
+					t.Errorf("QoS %d: %d was answered 0x%02x, %v", qos, got, reason, err)
+				}
+			}
+			begin := time.Now()
+			time.AfterFunc(holdTime-time.Second, func() { serves.Store(true) })
+			p.send(publishPacket(wire.V5, qos, 1, "t", "v"))
+			p.send(publishPacket(wire.V5, qos, 2, "t", "w"))
+			for id := range uint16(2) {
+				answered(id+1, wire.Success)
+			}
+			list := r.node.messages()
+			if len(list) < 3 || string(list[len(list)-2].rec.Value) != "v" || string(list[len(list)-1].rec.Value) != "w" {
+				t.Errorf("QoS %d: %d were tried", qos, len(list))
+			}
+			if took := time.Since(begin); qos > 0 && took < holdTime-time.Second {
+				t.Errorf("QoS %d: answered after %v", qos, took)
+			}
+			serves.Store(false)
+			begin = time.Now()
+			p.send(publishPacket(wire.V5, qos, 3, "t", "x"))
+			answered(3, wire.QuotaExceeded)
+			if took := time.Since(begin); qos > 0 && (took < holdTime || took > holdTime+time.Second) {
+				t.Errorf("QoS %d: refused after %v", qos, took)
+			}
+			if n := r.node.counters.Shed.Load(); n != map[byte]uint64{0: 1}[qos] {
+				t.Errorf("QoS %d: %d are shed", qos, n)
+			}
+			p.send(wire.AppendDisconnect(nil, wire.V5, wire.Success, ""))
+			p.wantEnd(wire.Success)
+		})
+	}
 }

@@ -35,7 +35,7 @@ func (c *conn) publish(first byte, body []byte) error {
 	in.finish(topic)
 	if m.QoS == 0 {
 		_, err := c.send(topic, m, noToken)
-		if err != nil && kernel.CodeOf(err) == kernel.CodePressure {
+		if passes(err) {
 			c.client.Counters().Shed.Add(1)
 		}
 		return nil // a refused QoS 0 message is dropped: there is no answer to it
@@ -51,7 +51,7 @@ func (c *conn) publish(first byte, body []byte) error {
 	matched, err := c.send(topic, m, token)
 	switch {
 	case err != nil:
-		c.acks.complete(token, publishReason(err), kernel.CodeOf(err) == kernel.CodeUnknown)
+		c.acks.complete(token, publishReason(err), kernel.CodeOf(err) != kernel.CodeUnavailable && lost(err))
 	case matched == 0:
 		c.acks.reachedNobody(token)
 	}
@@ -153,7 +153,20 @@ func (c *conn) Completed(token uint64, res kernel.Result) {
 		c.acks.complete(token, wire.Success, false)
 		return
 	}
-	c.acks.complete(token, publishReason(res.Err), kernel.CodeOf(res.Err) == kernel.CodeUnknown)
+	c.acks.complete(token, publishReason(res.Err), lost(res.Err))
+}
+
+// lost reports whether a publish that was under way cannot be answered. That the node has
+// stepped down meanwhile, or has let go of the session for that, is no answer, even where
+// it is certain that nothing is stored: the message is not here any more, and most clients
+// take every PUBACK for a success. At the end of the connection they keep it and publish it
+// again.
+func lost(err error) bool {
+	switch kernel.CodeOf(err) {
+	case kernel.CodeUnknown, kernel.CodeUnavailable, kernel.CodeFenced:
+		return true
+	}
+	return false
 }
 
 // Why a connection ends that cannot be told what became of a publish.
