@@ -176,7 +176,10 @@ const (
 	freeWait = 100 * time.Millisecond
 	// changeWait bounds a change of metadata: after it its outcome is unknown.
 	changeWait = 30 * time.Second
-	// stampAfter is how long a session is away before the time it ends is
-	// written down; until then a restart counts from the restart.
-	stampAfter = time.Minute
+	// stampAfter is how long a session is away at most before the time it ends is
+	// written down; until then a restart counts from the restart. It is an eighth of its
+	// expiry if that is less, but not less than stampSoonest: who is back before costs no write.
+	stampAfter   = time.Minute
+	stampSoonest = 100 * time.Millisecond
+	stampShare   = 8
 )

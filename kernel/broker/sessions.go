@@ -321,8 +321,9 @@ func (e *sessionEntry) discard(ctx context.Context) {
 // arm starts the timer of a session that is away: to write down when it
 // expires, then to discard it.
 func (e *sessionEntry) arm() {
-	if left := e.expiresAt.Sub(e.t.b.now()); left > stampAfter && !e.stamped {
-		e.wake(stampAfter, e.stamp)
+	soon := min(stampAfter, max(e.expiry/stampShare, stampSoonest))
+	if left := e.expiresAt.Sub(e.t.b.now()); left > soon && !e.stamped {
+		e.wake(soon, e.stamp)
 	} else {
 		e.wake(left, e.discard)
 	}

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"context"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -267,4 +268,49 @@ func TestAttachedAsItsStreamBreaks(t *testing.T) {
 	}
 	again.Detach(time.Hour)
 	w.want("will/c=1")
+}
+
+// TestExpiryOutlastsTheFacade: when a session expires counts from the end of its connection
+// also if another facade serves since, once an eighth of the time has gone by.
+func TestExpiryOutlastsTheFacade(t *testing.T) {
+	n, b := serveNode(t)
+	s, _ := attach(t, connect(t, b), "c", true, 2*time.Second)
+	s.Detach(2 * time.Second)
+	at := func(e *sessionEntry) (time.Time, bool) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return e.expiresAt, e.stamped
+	}
+	want, stamped := at(s.s)
+	for limit := soon(t); !stamped; runtime.Gosched() {
+		if limit.Err() != nil {
+			t.Fatal("it is not written down")
+		}
+		_, stamped = at(s.s)
+	}
+	if left := want.Sub(b.now()); left < time.Second {
+		t.Errorf("it was written down %v before", left)
+	}
+	next := serveAgain(t, n)
+	tenant, _ := next.tenant(kernel.DefaultTenant)
+	tenant.mu.Lock()
+	e := tenant.sessions["c"]
+	tenant.mu.Unlock()
+	if got, _ := at(e); got.UnixMilli() != want.UnixMilli() {
+		t.Errorf("it expires %v later", got.Sub(want))
+	}
+	for limit := soon(t); ; runtime.Gosched() {
+		e.mu.Lock()
+		gone := e.gone
+		e.mu.Unlock()
+		if gone {
+			break
+		}
+		if limit.Err() != nil {
+			t.Fatal("the session did not expire")
+		}
+	}
+	if early := want.Sub(next.now()); early > 0 {
+		t.Errorf("it went %v too early", early)
+	}
 }
