@@ -417,6 +417,10 @@ func TestDrain(t *testing.T) {
 func TestRemoveKeepsAMajority(t *testing.T) {
 	list := three(t)
 	list[2].stop()
+	// Also before it is missed.
+	if err := list[0].node.Remove(t.Context(), "2", true); kernel.CodeOf(err) != kernel.CodePrecondition {
+		t.Errorf("one of two that are left was removed by force: %v", err)
+	}
 	until(t, "the others have noticed", func() bool {
 		for _, m := range list[:2] {
 			for _, one := range m.node.Members() {
@@ -429,6 +433,10 @@ func TestRemoveKeepsAMajority(t *testing.T) {
 	})
 	if err := list[0].node.Remove(t.Context(), "2", false); kernel.CodeOf(err) != kernel.CodePrecondition {
 		t.Errorf("one of two that are left was removed: %v", err)
+	}
+	// Force changes nothing: the one that would be left could not confirm it with the dead one.
+	if err := list[0].node.Remove(t.Context(), "2", true); kernel.CodeOf(err) != kernel.CodePrecondition {
+		t.Errorf("one of two that are left was removed by force: %v", err)
 	}
 	if err := list[0].node.Remove(t.Context(), "9", false); kernel.CodeOf(err) != kernel.CodeNotFound {
 		t.Error(err)

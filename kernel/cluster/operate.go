@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
@@ -35,7 +36,7 @@ type operateRequest struct {
 	Op    string
 	Node  string
 	Group uint32
-	Force bool // opRemove: also if the rest would have no majority
+	Force bool // opRemove: also if nobody else who can be reached has all data
 	Undo  bool // opDrain
 	Again bool // it may have been done already
 }
@@ -47,8 +48,9 @@ type operateReply struct {
 }
 
 // Remove removes a member for good: its data directory cannot come back. It returns
-// when the node is in no group any more. With force also if the nodes that are left
-// and can be reached are no majority of those that vote.
+// when the node is in no group any more. With force also if none of the nodes that are
+// left and can be reached has all data. CodePrecondition: these are no majority of those
+// that vote, which has to confirm the removal.
 func (n *Node) Remove(ctx context.Context, node string, force bool) error {
 	return n.operate(ctx, operateRequest{Op: opRemove, Node: node, Force: force})
 }
@@ -108,7 +110,11 @@ func (n *Node) operate(ctx context.Context, req operateRequest) error {
 	}
 	for try := 1; ; try++ {
 		err := n.operateAt(ctx, r.group(id), req)
-		if _, vain := errors.AsType[leaderless](err); err == nil || vain || try == maxTries || ctx.Err() != nil {
+		_, vain := errors.AsType[leaderless](err)
+		if vain && req.Again { // a leader had begun with it, and was lost
+			return kernel.Errorf(kernel.CodeUnavailable, "", "", "%v; if the majority comes back, what was asked for may be done then", err)
+		}
+		if err == nil || vain || try == maxTries || ctx.Err() != nil {
 			return err
 		}
 		switch kernel.CodeOf(err) {
@@ -166,7 +172,7 @@ func (n *Node) leaderless(g *Group) error {
 		}
 	}
 	return leaderless{kernel.Errorf(kernel.CodeUnavailable, "", "", "the cluster has no leader at the moment: of the %d nodes that vote in group %d this one reaches %d, itself included; "+
-		"nothing can be changed without a majority", voters, g.ID, up)}
+		"nothing can be changed without a majority; if it is lost for good, trivium recover --alone goes on with one node", voters, g.ID, up)}
 }
 
 // awaitLeader returns who leads a group, when somebody does.
@@ -290,6 +296,7 @@ func (n *Node) remove(ctx context.Context, req operateRequest) error {
 		}
 		return unknownNode(req.Node)
 	}
+	n.meetNow() // one that has failed just now counts no more
 	for i := range r.Groups {
 		if err := n.expendable(&r.Groups[i], m, req.Force); err != nil {
 			return err
@@ -303,6 +310,17 @@ func (n *Node) remove(ctx context.Context, req operateRequest) error {
 	}
 	n.stir()
 	return n.awaitGone(ctx, m.Raft)
+}
+
+// meetNow exchanges with all other members how they are.
+func (n *Node) meetNow() {
+	var work sync.WaitGroup
+	defer work.Wait()
+	for _, p := range n.others() {
+		if address, err := n.resolve(p.Raft); err == nil {
+			work.Go(func() { n.meetOne(p, address) })
+		}
+	}
 }
 
 // removed returns the Raft name of the node of an id that was removed last, "" if none
@@ -362,10 +380,13 @@ func (n *Node) expendable(g *Group, m *catalog.Node, force bool) error {
 		return nil
 	case left == 0:
 		return kernel.Errorf(kernel.CodePrecondition, "node", m.ID, "it is the last one that votes in group %d", g.ID)
+	case n.fresh(m.Raft) == nil && m.Raft != n.Self().Raft && alive*2 <= left+1: // it says so itself in a moment
+		return n.leaderless(g)
+	case alive*2 <= left: // whatever force says: the rest has to confirm the removal itself
+		return kernel.Errorf(kernel.CodePrecondition, "node", m.ID, "of the %d nodes that would be left to vote in group %d only %d can be reached: that is no majority, "+
+			"and without one the removal could not be confirmed either; remove those first that cannot be reached", left, g.ID, alive)
 	case whole == 0 && !force:
 		return kernel.Errorf(kernel.CodePrecondition, "node", m.ID, "no other node that can be reached has all of group %d", g.ID)
-	case alive*2 <= left && !force:
-		return kernel.Errorf(kernel.CodePrecondition, "node", m.ID, "of the %d nodes that would be left to vote in group %d only %d can be reached: that is no majority", left, g.ID, alive)
 	}
 	return nil
 }

@@ -123,8 +123,10 @@ func (a *app) clusterRemove() *cobra.Command {
 	})
 	cmd.Long = "Remove a node for good, whether it runs or not. Its data directory cannot come back: the node may\n" +
 		"join again with an empty one. A node that runs stops serving clients and says why. It is refused\n" +
-		"when the nodes that are left and can be reached would have no majority."
-	cmd.Flags().BoolVar(&force, "force", false, "also if the rest has no majority then, or nobody else that can be reached has all data")
+		"when the nodes that are left and can be reached would have no majority, also with --force, as that has to\n" +
+		"confirm the removal: of several that are lost for good, remove one after the other. When the majority is\n" +
+		"lost itself no node can be removed: trivium recover --alone goes on with one."
+	cmd.Flags().BoolVar(&force, "force", false, "also if nobody else that can be reached has all data")
 	return cmd
 }
 
