@@ -358,14 +358,21 @@ func (c *Conn) linked(ctx context.Context) (*link, error) {
 
 var errClosed error = kernel.Errorf(kernel.CodeUnavailable, "", "", "the connection is closed")
 
-// do calls fn with the link, and with the next one if that stops to serve.
+// do calls fn with the link, and with the next one if that stops to serve. What is missing at
+// a host that gathers is looked for again when that ends: it may be in memory only, of a
+// client that is not back.
 func (c *Conn) do(ctx context.Context, fn func(*link) error) error {
 	for {
 		l, err := c.linked(ctx)
 		if err != nil {
 			return err
 		}
-		if err = fn(l); !again(err) || !c.left(ctx, l) {
+		gathers := l.Alarms().Leader.On
+		if err = fn(l); gathers && kernel.CodeOf(err) == kernel.CodeNotFound {
+			l.Gathered(ctx)
+			err = fn(l)
+		}
+		if !again(err) || !c.left(ctx, l) {
 			return err
 		}
 	}
@@ -413,6 +420,13 @@ func (c *Conn) Alarms() *broker.Alarms {
 		return l.Alarms()
 	}
 	return unlinked
+}
+
+// Gathered is broker.Conn.Gathered.
+func (c *Conn) Gathered(ctx context.Context) {
+	if l, err := c.linked(ctx); err == nil {
+		l.Gathered(ctx)
+	}
 }
 
 // WatchAlarms is broker.Conn.WatchAlarms.

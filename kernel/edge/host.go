@@ -36,6 +36,9 @@ type Link interface {
 	HasTag(tag string) bool // of the user
 	Alarms() *broker.Alarms
 	WatchAlarms(fn func())
+	// Gathered waits until the clients of all nodes are back with what they have in memory
+	// only (broker.Broker.Gather), ctx ends, or the link is over.
+	Gathered(ctx context.Context)
 
 	DeclareExchange(ctx context.Context, x kernel.Exchange) error
 	Exchange(name string) (kernel.Exchange, error)

@@ -43,6 +43,7 @@ func (h *slack) Connect(_ kernel.Identity, _ kernel.ConnectionInfo, end func(err
 
 func (l *slackLink) Close()                  { close(l.gone) }
 func (l *slackLink) WatchAlarms(func())      {}
+func (l *slackLink) Alarms() *broker.Alarms  { return &broker.Alarms{} }
 func (l *slackLink) ID() kernel.ConnectionID { return 1 }
 
 // AttachSession waits for the end of ctx if somebody is to know that it does.

@@ -102,7 +102,7 @@ func TestNamesAreKeptForTheirOwners(t *testing.T) {
 		}
 	})
 	others.Set(Local(next))
-	taken, found := make(chan error, 1), make(chan error, 1)
+	taken, found, joined := make(chan error, 1), make(chan error, 1), make(chan error, 1)
 	go func() {
 		_, err := thief.DeclareQueue(soon(t), broker.QueueSpec{Name: "mine", Exclusive: true})
 		taken <- err
@@ -110,6 +110,10 @@ func TestNamesAreKeptForTheirOwners(t *testing.T) {
 	go func() {
 		_, err := thief.Queue("ours")
 		found <- err
+	}()
+	go func() {
+		_, err := thief.Join(soon(t), kernel.QueueAddress("/", "ours"), kernel.MemberOptions{}, nil, newReader())
+		joined <- err
 	}()
 	for range 1000 {
 		runtime.Gosched()
@@ -119,4 +123,5 @@ func TestNamesAreKeptForTheirOwners(t *testing.T) {
 		t.Errorf("somebody else's queue: %v", err)
 	}
 	must(t, <-found)
+	must(t, <-joined)
 }

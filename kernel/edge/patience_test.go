@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/trivium-mq/trivium/kernel"
+	"github.com/trivium-mq/trivium/kernel/broker"
 )
 
 // bare is a host whose links answer one question.
@@ -20,6 +21,7 @@ func (bare) Connect(kernel.Identity, kernel.ConnectionInfo, func(error)) (Link, 
 
 func (bareLink) ID() kernel.ConnectionID                               { return 1 }
 func (bareLink) Close()                                                {}
+func (bareLink) Alarms() *broker.Alarms                                { return &broker.Alarms{} }
 func (bareLink) OffsetGroups(context.Context) (list []string, _ error) { return list, nil }
 
 // TestPatienceOfAnOutage: calls that come after the loss of a host wait for as long as the

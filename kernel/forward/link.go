@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -35,6 +36,7 @@ type link struct {
 	closer   sync.Once
 	alarms   atomic.Pointer[broker.Alarms]
 	watch    atomic.Pointer[func()]
+	gathered chan struct{}       // closed when Gather is over, as the alarms have told
 	id       kernel.ConnectionID // known once the link is open; 0 = of an earlier version
 	traffic  *broker.Counters    // see CountIn
 
@@ -65,7 +67,7 @@ var _ edge.Counting = (*link)(nil)
 func newLink(s Stream, channels kernel.ChannelLister, tell func(error)) *link {
 	l := &link{
 		stream: s, channels: channels, tell: tell, slots: make(chan struct{}, maxCalls),
-		traffic: &broker.Counters{}, opened: make(chan error, 1), ended: make(chan struct{}), done: make(chan struct{}),
+		traffic: &broker.Counters{}, opened: make(chan error, 1), ended: make(chan struct{}), done: make(chan struct{}), gathered: make(chan struct{}),
 		calls: make(map[uint64]*call), publishers: make(map[uint64]*publisher), members: make(map[uint64]*member),
 	}
 	l.changed = sync.NewCond(&l.out.mu)
@@ -214,7 +216,7 @@ func (l *link) handle(k kind, body []byte) error {
 		if err := r.done(k); err != nil {
 			return err
 		}
-		l.alarms.Store(a)
+		l.heard(a)
 		l.out.mu.Lock()
 		l.changed.Broadcast()
 		l.out.mu.Unlock()
@@ -251,7 +253,7 @@ func (l *link) welcome(k kind, r *reader) error {
 		if err := r.done(k); err != nil {
 			return err
 		}
-		l.alarms.Store(a)
+		l.heard(a)
 		l.isOpen = true
 		l.opened <- nil
 		return nil
@@ -310,6 +312,28 @@ func (l *link) ID() kernel.ConnectionID { return l.id }
 
 // Alarms implements edge.Link: as of what the node has told last.
 func (l *link) Alarms() *broker.Alarms { return l.alarms.Load() }
+
+// heard takes over what the node tells of its alarms. A facade gathers once, when it begins.
+// The reader's.
+func (l *link) heard(a *broker.Alarms) {
+	if l.alarms.Store(a); a.Leader.On {
+		return
+	}
+	select {
+	case <-l.gathered:
+	default:
+		close(l.gathered)
+	}
+}
+
+// Gathered implements edge.Link.
+func (l *link) Gathered(ctx context.Context) {
+	select {
+	case <-l.gathered:
+	case <-l.ended:
+	case <-ctx.Done():
+	}
+}
 
 // WatchAlarms implements edge.Link.
 func (l *link) WatchAlarms(fn func()) { l.watch.Store(&fn) }
