@@ -185,9 +185,7 @@ func (t *Throttle) admit(ctx context.Context, a *Attempt) (waited time.Duration,
 				t.stats.Delayed.Add(1)
 			}
 			a.own.delayed++
-			t.mu.Unlock()
 			err = t.wait(ctx, a.line, delay-waited)
-			t.mu.Lock()
 			a.own.delayed--
 			waited = delay
 			continue
@@ -276,9 +274,9 @@ func (t *Throttle) hasPlace(a *Attempt) bool {
 	return !t.full() && a.line.waiting < t.limits.WaitingPerClient
 }
 
-// wait takes a place, waits, and gives it back. t.mu is not held.
+// wait takes a place, waits, and gives it back. t.mu is held, but not while it waits: there
+// is still the place that was looked for before.
 func (t *Throttle) wait(ctx context.Context, line *record, d time.Duration) error {
-	t.mu.Lock()
 	t.stats.Waiting.Add(1)
 	line.waiting++
 	t.mu.Unlock()
@@ -291,7 +289,6 @@ func (t *Throttle) wait(ctx context.Context, line *record, d time.Duration) erro
 		err = ctx.Err()
 	}
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	t.stats.Waiting.Add(-1)
 	line.waiting--
 	return err
@@ -337,12 +334,10 @@ func (a *Attempt) Fail(ctx context.Context) (banned bool) {
 		}
 	}
 	a.give() // who comes next sees all that
-	left := a.answerBefore.Sub(now)
-	waits := left > 0 && t.hasPlace(a)
-	t.mu.Unlock()
-	if waits {
+	if left := a.answerBefore.Sub(now); left > 0 && t.hasPlace(a) {
 		_ = t.wait(ctx, a.line, left) // the login has failed in any case
 	}
+	t.mu.Unlock()
 	return banned
 }
 
