@@ -38,9 +38,14 @@ func (a *arena) broken(n *harness.Node, r harness.Rule) {
 	a.must(n.Mend(), "mend node %d", n.ID)
 }
 
-// outdone adds a fault of the leader's disk that others are to lead in its place for.
+// outdone adds a fault of the leader's disk that others, if there are any, are to lead in its
+// place for.
 func (a *arena) outdone(r harness.Rule) {
 	n := a.leader()
+	if len(a.nodes()) == 1 {
+		a.broken(n, r)
+		return
+	}
 	a.must(n.Break(r), "break node %d", n.ID)
 	_, err := a.c.NextLeader(n, healed)
 	a.must(err, "in place of a leader whose disk is slow")

@@ -69,7 +69,7 @@ func (n *Node) openDir(ctx context.Context, fsys vfs.FS) (err error) {
 		}
 	}
 	unit := logUnit(fsys, dir)
-	if n.wal, err = openLog(fsys, dir, n.file, wal.Options{FileSize: unit, OnFailure: n.fail, SlowSync: 2 * n.cfg.Cluster.Heartbeat}); err != nil {
+	if n.wal, err = openLog(fsys, dir, n.file, wal.Options{FileSize: unit, OnFailure: n.fail, SlowWrite: 2 * n.cfg.Cluster.Heartbeat}); err != nil {
 		return err
 	}
 	n.paced.Store(n.wal)

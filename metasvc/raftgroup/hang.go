@@ -6,14 +6,14 @@ import (
 	"github.com/hashicorp/raft"
 )
 
-// hangFactor is how many heartbeat timeouts a sync takes until the disk counts as one that
-// hangs. A sync that is slow only makes what is published wait for it.
+// hangFactor is how many heartbeat timeouts a write with its sync takes until the disk counts
+// as one that hangs. One that is slow only makes what is published wait for it.
 const hangFactor = 10
 
 var errHangs = errors.New("the disk hangs: others are to lead")
 
 // silent is a transport through which a leader whose disk hangs says nothing. It commits
-// nothing until the sync returns, which it may never, and Raft's heartbeats, that need no
+// nothing until the write returns, which it may never, and Raft's heartbeats, that need no
 // disk, would keep the others from electing somebody who can. What it is asked, and what it
 // answers, are for Raft's main loop, which hangs as well.
 type silent struct {
@@ -27,20 +27,20 @@ var (
 	_ raft.WithClose   = (*silent)(nil)
 )
 
-// hangs reports whether a sync of the log has been under way for too long.
+// hangs reports whether a write to the log has been under way for too long.
 func (g *Group) hangs() bool {
-	return g.cfg.Group.Syncing() >= hangFactor*g.cfg.Timing.Heartbeat
+	return g.cfg.Group.Writing() >= hangFactor*g.cfg.Timing.Heartbeat
 }
 
 // lookAtDisk ends a leadership, as far as Watch is told, if the disk hangs, and falls silent
-// after that. So it stays until the library has stepped down, which it does when the sync has
+// after that. So it stays until the library has stepped down, which it does when the write has
 // returned: whoever serves would not know whether another one has begun to. The supervisor's.
 func (g *Group) lookAtDisk() {
 	l := g.leadership.Load()
 	if !l.Leader || !g.hangs() {
 		return
 	}
-	g.cfg.Logger.Error().Uint32("group", g.cfg.Group.ID()).Dur("for", g.cfg.Group.Syncing()).Msg("a sync of the log hangs: others are to lead")
+	g.cfg.Logger.Error().Uint32("group", g.cfg.Group.ID()).Dur("for", g.cfg.Group.Writing()).Msg("a write to the log hangs: others are to lead")
 	g.lease.begin(0, raft.Configuration{})
 	g.announce(Leadership{Term: l.Term})
 	g.mute.Store(true)

@@ -12,13 +12,17 @@ import (
 
 // TestLeaderWhoseDiskHangs: heartbeats need no disk, and those of a leader whose disk hangs
 // would keep the others from electing somebody else. A sync that is only slow ends nothing.
-func TestLeaderWhoseDiskHangs(t *testing.T) { synctest.Test(t, testLeaderWhoseDiskHangs) }
+func TestLeaderWhoseDiskHangs(t *testing.T) {
+	for name, op := range map[string]vfs.Op{"write": vfs.OpWrite, "sync": vfs.OpSync} {
+		t.Run(name, func(t *testing.T) { synctest.Test(t, func(t *testing.T) { testLeaderWhoseDiskHangs(t, op) }) })
+	}
+}
 
-func testLeaderWhoseDiskHangs(t *testing.T) {
+func testLeaderWhoseDiskHangs(t *testing.T, op vfs.Op) {
 	var hung atomic.Pointer[node]
 	proceed := make(chan struct{}, 1)
 	c := newCluster(t, nodeOptions{disk: func(id string, fs vfs.FS) vfs.FS {
-		return vfs.NewFault(fs, vfs.Rule{Op: vfs.OpSync, Name: "*.wal", Before: func(vfs.Op, string) {
+		return vfs.NewFault(fs, vfs.Rule{Op: op, Name: "*.wal", Before: func(vfs.Op, string) {
 			if n := hung.Load(); n != nil && n.id == id {
 				<-proceed
 			}

@@ -142,6 +142,7 @@ func (w *WAL) write(batch []*request) {
 	if len(accepted) == 0 {
 		return
 	}
+	defer w.wrote(w.writes())
 	target, err := w.room(total, accepted)
 	if full(err) {
 		// Votes and cuts may still use the reserve of the present file.
@@ -222,10 +223,12 @@ func (w *WAL) flush(f *file, accepted []*request) error {
 }
 
 func (w *WAL) sync(f *file) error {
-	if err := w.timed(func() error { return syncFile(f) }); err != nil {
+	start := w.age()
+	if err := syncFile(f); err != nil {
 		return fmt.Errorf("wal: sync %s: %w", f.name, err)
 	}
 	w.syncs.Add(1)
+	w.syncTime.Add(w.age() - start)
 	f.durable = f.end
 	return nil
 }

@@ -8,12 +8,12 @@ import (
 	"github.com/trivium-mq/trivium/storage/vfs"
 )
 
-// TestSlowSyncs: a disk is slow whose syncs take long again and again, also while one hangs;
+// TestSlowWrites: a disk is slow whose syncs take long again and again, also while one hangs;
 // one that took long once is not.
 func TestSlowSyncs(t *testing.T) {
 	var now, step atomic.Int64 // step is how long a sync takes
 	w := openTest(t, vfs.NewFault(vfs.NewMem(), vfs.Rule{Op: vfs.OpSync, Name: "*.wal", Before: func(vfs.Op, string) { now.Add(step.Load()) }}),
-		Options{SlowSync: time.Second, Now: func() time.Time { return time.Unix(0, now.Load()) }})
+		Options{SlowWrite: time.Second, Now: func() time.Time { return time.Unix(0, now.Load()) }})
 	last := uint64(0)
 	write := func(took time.Duration) {
 		t.Helper()
@@ -34,7 +34,7 @@ func TestSlowSyncs(t *testing.T) {
 	is(false, "almost slow")
 	write(2 * time.Second)
 	is(true, "two")
-	if w.Syncing() != 0 {
+	if w.Writing() != 0 {
 		t.Error("a sync is under way")
 	}
 	now.Add(int64(time.Minute))
@@ -44,7 +44,7 @@ func TestSlowSyncs(t *testing.T) {
 	begun := now.Load()
 	step.Store(int64(5 * time.Second))
 	w.fs.(*vfs.Fault).Add(vfs.Rule{Op: vfs.OpSync, Name: "*.wal", Before: func(vfs.Op, string) {
-		if got := w.Syncing(); got != time.Duration(now.Load()-begun) || got < 5*time.Second {
+		if got := w.Writing(); got != time.Duration(now.Load()-begun) || got < 5*time.Second {
 			t.Errorf("the sync has been under way for %v", got)
 		}
 		is(true, "a second one is under way")

@@ -83,8 +83,9 @@ type Options struct {
 	// Now is used to time syncs; default time.Now.
 	Now func() time.Time
 
-	// SlowSync is how long a sync takes that is slow (WAL.Slow); default 1 s.
-	SlowSync time.Duration
+	// SlowWrite is how long a round of writing takes, with its sync, that is slow (WAL.Slow);
+	// default 1 s.
+	SlowWrite time.Duration
 
 	// OnFailure is called once, with the error that makes the log fail, before
 	// the append that met it returns.
@@ -110,8 +111,8 @@ func (o Options) withDefaults() Options {
 		o.FileSize = 64 << 20
 	}
 	o.FileSize = min(max(o.FileSize, minFileSize), maxFileSize)
-	if o.SlowSync == 0 {
-		o.SlowSync = time.Second
+	if o.SlowWrite == 0 {
+		o.SlowWrite = time.Second
 	}
 	if o.MaxSyncBytes == 0 {
 		o.MaxSyncBytes = 8 << 20
