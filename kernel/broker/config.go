@@ -176,6 +176,9 @@ const (
 	freeWait = 100 * time.Millisecond
 	// changeWait bounds a change of metadata: after it its outcome is unknown.
 	changeWait = 30 * time.Second
+	// commitWait bounds the writing of readers' positions and memberships, whose clients
+	// send nothing else meanwhile, also no sign of life (Kafka's offsets.commit.timeout.ms).
+	commitWait = 5 * time.Second
 	// stampAfter is how long a session is away at most before the time it ends is
 	// written down; until then a restart counts from the restart. It is an eighth of its
 	// expiry if that is less, but not less than stampSoonest: who is back before costs no write.

@@ -34,6 +34,10 @@ func membershipKey(by Office, tenant, group string) []byte {
 // coordinates groups: its coordinators have theirs in memory only.
 var errUnkept = &kernel.Error{Code: kernel.CodeNotImplemented, Detail: "a coordinator of an earlier version keeps no memberships"}
 
+// errNoRoom says that the disk is too full to keep a membership: groups go on, with what was
+// kept before.
+var errNoRoom = &kernel.Error{Code: kernel.CodePressure, Detail: "the disk has no room for a membership"}
+
 // Membership returns what is kept of a group for its coordinator, nil if that is nothing: all
 // that was kept by the coordinators before. CodeFenced as for Coordinates; CodeNotImplemented:
 // nothing is kept now; CodeCorrupt: what is there is of another version.
@@ -67,7 +71,8 @@ func (b *Broker) keeps(ctx context.Context, by Office, tenant, group string) err
 }
 
 // KeepMembership keeps that of a group, as its coordinator has it; nil removes it. Errors as
-// for Membership, and CodeTooLarge, CodeUnknown. A coordinator that follows finds it, or it was not kept:
+// for Membership, and CodeTooLarge, CodePressure (the
+// disk is full), CodeUnknown. A coordinator that follows finds it, or it was not kept:
 // what was asked for in an earlier tenure is refused from then on.
 func (b *Broker) KeepMembership(ctx context.Context, by Office, tenant, group string, value []byte) error {
 	if len(value) > maxMembership {
@@ -75,6 +80,9 @@ func (b *Broker) KeepMembership(ctx context.Context, by Office, tenant, group st
 	}
 	if err := b.keeps(ctx, by, tenant, group); err != nil {
 		return err
+	}
+	if !b.durable.HasRoom(len(value)) {
+		return errNoRoom
 	}
 	e := placement.KV{Key: membershipKey(by, tenant, group)}
 	if value != nil {

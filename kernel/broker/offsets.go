@@ -45,7 +45,7 @@ func (c *Conn) CommitOffsets(ctx context.Context, group string, commits []Offset
 	if err != nil || len(entries) == 0 {
 		return err
 	}
-	cctx, cancel := c.b.changeContext()
+	cctx, cancel := context.WithTimeout(c.b.ctx, commitWait)
 	defer cancel()
 	return c.b.durable.Put(cctx, entries)
 }

@@ -256,7 +256,7 @@ func (b *Broker) putBy(ctx context.Context, by Office, tenant, group string, mem
 	if err != nil {
 		return err
 	}
-	ctx, cancel := b.changeContext()
+	ctx, cancel := context.WithTimeout(b.ctx, commitWait)
 	defer cancel()
 	return wait(ctx)
 }

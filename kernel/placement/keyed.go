@@ -156,6 +156,9 @@ func (g *Group) BeginPut(term uint64, entries []KV) (wait func(context.Context) 
 	}, nil
 }
 
+// HasRoom reports whether the disk has room for n more bytes of keyed state.
+func (g *Group) HasRoom(n int) bool { return g.keyed.store != nil && g.keyed.store.Room(n) == nil }
+
 // mayPut checks what is to be written.
 func (g *Group) mayPut(entries []KV) error {
 	if g.keyed.store == nil {

@@ -41,7 +41,8 @@ func (m memberships) Keep(ctx context.Context, tenure uint64, key group.Key, val
 // outcome is what an error says about a group.
 func (m memberships) outcome(err error) group.Error {
 	switch kernel.CodeOf(err) {
-	case kernel.CodeNotImplemented: // an earlier version coordinates, too: they are here only
+	case kernel.CodeNotImplemented, kernel.CodePressure:
+		// An earlier version coordinates, too, or the disk is full: they are here only.
 		return group.OK
 	case kernel.CodeFenced:
 		m.srv.views.overtaken()
