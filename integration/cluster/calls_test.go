@@ -246,6 +246,7 @@ func TestRepliesOverMoves(t *testing.T) {
 // TestCallsOverRestarts: clients of two nodes call each other, as in TestCallsOverMoves,
 // while the third one, which serves, is stopped and started. Every call is answered.
 func TestCallsOverRestarts(t *testing.T) {
+	full(t)
 	k := newCalls(t)
 	first := k.c.Nodes[0]
 	k.start(k.c.Nodes[1:])

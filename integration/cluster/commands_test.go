@@ -28,6 +28,7 @@ func command(t *testing.T, n *harness.Node, line string) (out string, code int) 
 // TestClusterCommands: what the commands say of a real cluster, and their exit codes. A
 // command that waits has waited: what it was to do is done when it is over.
 func TestClusterCommands(t *testing.T) {
+	full(t)
 	c := harness.StartCluster(t, harness.ClusterConfig{Nodes: 3})
 	harness.Must(t, c.Whole(healed))
 	want := func(n *harness.Node, line string, code int, text string) {

@@ -12,6 +12,7 @@ import (
 // TestLoadOnOneNode: the clients and the judge beside a node that is killed a few
 // times: what holds for a cluster holds for one node.
 func TestLoadOnOneNode(t *testing.T) {
+	full(t)
 	c := harness.StartCluster(t, harness.ClusterConfig{Nodes: 1})
 	l := newLoad(t, c.Nodes, seed(t))
 	l.prepare()

@@ -181,6 +181,7 @@ func (s *streamer) moves() {
 // way the connection ends, so that the client, which takes every answer for a success, repeats
 // it. All that was answered is stored, with QoS 2 once.
 func TestStepDownRefusesNoMQTTPublish(t *testing.T) {
+	full(t)
 	c := harness.StartCluster(t, harness.ClusterConfig{Nodes: 3})
 	harness.Must(t, c.Whole(healed))
 	leader, err := c.Leader(healed)

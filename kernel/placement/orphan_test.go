@@ -16,7 +16,7 @@ func TestOrphans(t *testing.T) {
 	for _, deadLetter := range []bool{false, true} {
 		for _, away := range []bool{false, true} { // nobody is there when the session ends
 			t.Run(fmt.Sprint("deadLetter=", deadLetter, ",away=", away), func(t *testing.T) {
-				n, dead := newNode(t, vfs.NewMem(), "data"), &cemetery{}
+				n, dead := newNode(t, vfs.NewMem(), "data"), &cemetery{stopped: away}
 				n.bury = dead.bury
 				g := n.open()
 				defer func() { n.close(g) }()
