@@ -37,7 +37,7 @@ func (g *Group) hangs() bool {
 // returned: whoever serves would not know whether another one has begun to. The supervisor's.
 func (g *Group) lookAtDisk() {
 	l := g.leadership.Load()
-	if !l.Leader || !g.hangs() {
+	if !l.Leader || !g.hangs() || g.Lease() == Forever { // with no other voter the library would not step down
 		return
 	}
 	g.cfg.Logger.Error().Uint32("group", g.cfg.Group.ID()).Dur("for", g.cfg.Group.Writing()).Msg("a write to the log hangs: others are to lead")

@@ -59,3 +59,27 @@ func testLeaderWhoseDiskHangs(t *testing.T, op vfs.Op) {
 		n.close(t)
 	}
 }
+
+// TestHungDiskAlone: the only voter waits for its disk, and leads on: nobody else could.
+func TestHungDiskAlone(t *testing.T) { synctest.Test(t, testHungDiskAlone) }
+
+func testHungDiskAlone(t *testing.T) {
+	var hangs atomic.Bool
+	proceed := make(chan struct{})
+	n := startNode(t, "a", vfs.NewFault(vfs.NewMem(), vfs.Rule{Op: vfs.OpSync, Name: "*.wal", Before: func(vfs.Op, string) {
+		if hangs.Load() {
+			<-proceed
+		}
+	}}), nodeOptions{timing: fastTiming})
+	n.waitLeader(t)
+	hangs.Store(true)
+	n.group.Propose([]byte("hangs"), func(err error) { t.Errorf("it comes to nothing: %v", err) })
+	time.Sleep(3 * hangFactor * fastTiming.Heartbeat) // of the bubble
+	hangs.Store(false)
+	close(proceed)
+	n.machine.waitFor(t, "what hung", func() bool { return n.machine.seen["hangs"] != 0 })
+	if leads, _ := n.group.Leader(); !leads {
+		t.Error("nobody leads")
+	}
+	n.close(t)
+}
