@@ -17,15 +17,6 @@ type Coordinating interface {
 	Memberships(ctx context.Context, by broker.Office, tenant string) ([]string, error)
 }
 
-// told is ask for what returns something.
-func told[T any](ctx context.Context, e *Edge, fn func(*served) (T, error)) (out T, err error) {
-	err = e.ask(ctx, func(h *served) (err error) {
-		out, err = fn(h)
-		return err
-	})
-	return out, err
-}
-
 // Coordinators is Coordinating.Coordinators.
 func (e *Edge) Coordinators(ctx context.Context, p kernel.Protocol) (broker.Coordination, error) {
 	return told(ctx, e, func(h *served) (broker.Coordination, error) { return h.Coordinators(ctx, p) })

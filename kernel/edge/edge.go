@@ -233,40 +233,33 @@ func (e *Edge) pause(ctx context.Context, changed, evicted <-chan struct{}, fail
 }
 
 // Authenticate is broker.Broker.Authenticate.
-func (e *Edge) Authenticate(ctx context.Context, tenant, user, password string, remote net.Addr) (id kernel.Identity, err error) {
-	err = e.ask(ctx, func(h *served) (err error) {
-		id, err = h.Authenticate(ctx, tenant, user, password, remote)
-		return err
-	})
-	return id, err
+func (e *Edge) Authenticate(ctx context.Context, tenant, user, password string, remote net.Addr) (kernel.Identity, error) {
+	return told(ctx, e, func(h *served) (kernel.Identity, error) { return h.Authenticate(ctx, tenant, user, password, remote) })
 }
 
 // Admit is broker.Broker.Admit.
-func (e *Edge) Admit(tenant, user string, remote net.Addr) (id kernel.Identity, err error) {
-	err = e.ask(context.Background(), func(h *served) (err error) {
-		id, err = h.Admit(tenant, user, remote)
-		return err
-	})
-	return id, err
+func (e *Edge) Admit(tenant, user string, remote net.Addr) (kernel.Identity, error) {
+	return told(context.Background(), e, func(h *served) (kernel.Identity, error) { return h.Admit(tenant, user, remote) })
 }
 
 // Anonymous is broker.Broker.Anonymous.
-func (e *Edge) Anonymous(tenant string, remote net.Addr) (id kernel.Identity, err error) {
-	err = e.ask(context.Background(), func(h *served) (err error) {
-		id, err = h.Anonymous(tenant, remote)
-		return err
-	})
-	return id, err
+func (e *Edge) Anonymous(tenant string, remote net.Addr) (kernel.Identity, error) {
+	return told(context.Background(), e, func(h *served) (kernel.Identity, error) { return h.Anonymous(tenant, remote) })
 }
 
 // HasTenant is broker.Broker.HasTenant.
-func (e *Edge) HasTenant(tenant string) (ok bool, err error) {
-	err = e.ask(context.Background(), func(h *served) (err error) {
-		ok, err = h.HasTenant(tenant)
-		return err
-	})
-	return ok, err
+func (e *Edge) HasTenant(tenant string) (bool, error) {
+	return told(context.Background(), e, func(h *served) (bool, error) { return h.HasTenant(tenant) })
 }
 
 // Counters is broker.Node.Counters.
 func (e *Edge) Counters(p kernel.Protocol) *broker.Counters { return e.cfg.Counters(p) }
+
+// told is ask for what returns something.
+func told[T any](ctx context.Context, e *Edge, fn func(*served) (T, error)) (out T, err error) {
+	err = e.ask(ctx, func(h *served) (err error) {
+		out, err = fn(h)
+		return err
+	})
+	return out, err
+}
