@@ -55,7 +55,7 @@ func checkAlarms(c *call) error {
 	}
 	if c.s.cfg.Peers != nil {
 		for _, n := range c.s.cfg.Peers() {
-			if n.Low && n.Name != c.s.node.Overview().NodeID {
+			if n.Low && n.Name != c.s.id() {
 				on = append(on, alarmInfo{c.s.nodeName(n.Name), "disk", "the node has told that its disk is low"})
 			}
 		}

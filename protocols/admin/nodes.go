@@ -96,7 +96,7 @@ func (s *Server) nodes() []namedNode {
 	}
 	for _, n := range s.cfg.Peers() {
 		name := s.nodeName(n.Name)
-		if name == this.Name || n.Name == s.node.Overview().NodeID {
+		if name == this.Name || n.Name == s.id() {
 			continue
 		}
 		out = append(out, namedNode{name, peerInfo{

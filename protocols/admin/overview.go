@@ -141,8 +141,13 @@ func totals(o *broker.Overview) (all counts, opened, closed uint64) {
 
 // name is the node's name, which does not change.
 func (s *Server) name() string {
-	s.naming.Do(func() { s.named = s.nodeName(s.node.Overview().NodeID) })
-	return s.named
+	return s.nodeName(s.id())
+}
+
+// id is the node's own.
+func (s *Server) id() string {
+	s.naming.Do(func() { s.own = s.node.Overview().NodeID })
+	return s.own
 }
 
 // nodeOf is the name of the node that holds a connection's socket.

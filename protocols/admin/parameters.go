@@ -27,7 +27,7 @@ type globalParameter struct {
 }
 
 func (s *Server) globalParameters() []globalParameter {
-	return []globalParameter{{"cluster_name", s.clusterName(s.node.Overview().NodeID)}}
+	return []globalParameter{{"cluster_name", s.clusterName(s.id())}}
 }
 
 // listGlobalParameters is GET /api/global-parameters.
@@ -39,5 +39,5 @@ func listGlobalParameters(c *call) error {
 func getClusterName(c *call) error {
 	return one(c, struct {
 		Name string `json:"name"`
-	}{c.s.clusterName(c.s.node.Overview().NodeID)})
+	}{c.s.clusterName(c.s.id())})
 }

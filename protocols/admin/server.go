@@ -67,7 +67,7 @@ type Server struct {
 	rates   rates
 
 	naming sync.Once
-	named  string // by name
+	own    string // by id
 }
 
 // NewServer returns a server on n.
