@@ -2,7 +2,6 @@ package kernel
 
 import (
 	"crypto/rand"
-	"encoding/base64"
 	"strings"
 	"unicode/utf8"
 )
@@ -53,11 +52,7 @@ const replyPrefix = reservedPrefix + "rabbitmq.reply-to."
 
 // ReplyName makes the name of a reply queue: where a connection gets the answers to what
 // it asks, in memory and exclusive to it. Nobody can guess the name: who has it was told.
-func ReplyName() string {
-	var b [16]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return replyPrefix + base64.RawURLEncoding.EncodeToString(b[:])
-}
+func ReplyName() string { return replyPrefix + rand.Text() }
 
 // IsReply reports whether a name is one of a reply queue. Its owner needs no right to have
 // it, it is in no listing, and no policy applies to it.

@@ -191,12 +191,6 @@ func (n *Node) Present() *Alarms {
 // Present is Node.Present.
 func (b *Broker) Present() *Alarms { return b.node.Present() }
 
-// ID is the node's own, as in its configuration.
-func (s *Doorman) ID() string { return s.node.file.Node }
-
-// Present is Node.Present.
-func (s *Doorman) Present() *Alarms { return s.node.Present() }
-
 // Alarms returns what the node is short of now. It costs an atomic load.
 func (b *Broker) Alarms() *Alarms { return b.alarms.now.Load() }
 

@@ -13,13 +13,7 @@ import (
 // and without targets, and says so; all else goes on. Then they are taken.
 func TestPublishesWaitForClients(t *testing.T) {
 	b := open(t, t.TempDir())
-	proceed := make(chan struct{})
-	b.Gather(patience, func(ctx context.Context) {
-		select {
-		case <-proceed:
-		case <-ctx.Done():
-		}
-	})
+	proceed := gather(b)
 	c, told := connect(t, b), make(chan struct{}, 10)
 	c.WatchAlarms(func() { told <- struct{}{} })
 	if _, err := c.DeclareQueue(soon(t), QueueSpec{Name: "q", Exclusive: true, Again: true}); err != nil {
@@ -79,13 +73,7 @@ func TestPublishesWaitForClients(t *testing.T) {
 // moment. Another one that declares it meanwhile, or asks for it, waits, and finds it locked.
 func TestNobodyTakesTheQueueOfAClientThatIsNotBackYet(t *testing.T) {
 	b := open(t, t.TempDir())
-	proceed := make(chan struct{})
-	b.Gather(patience, func(ctx context.Context) {
-		select {
-		case <-proceed:
-		case <-ctx.Done():
-		}
-	})
+	proceed := gather(b)
 	owner, other := connect(t, b), connect(t, b)
 	declared := make(chan error, 3)
 	for _, exclusive := range []bool{true, false} {
@@ -139,4 +127,16 @@ func TestGatherIsBounded(t *testing.T) {
 	}()
 	shut(t, b)
 	<-waiting
+}
+
+// gather has a facade gather until the channel is closed.
+func gather(b *Broker) (proceed chan struct{}) {
+	proceed = make(chan struct{})
+	b.Gather(patience, func(ctx context.Context) {
+		select {
+		case <-proceed:
+		case <-ctx.Done():
+		}
+	})
+	return proceed
 }

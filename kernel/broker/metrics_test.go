@@ -9,16 +9,7 @@ import (
 
 // TestTrafficShowsWhereNobodyIsServed: a node that does not serve has clients all the same.
 func TestTrafficShowsWhereNobodyIsServed(t *testing.T) {
-	reg := prometheus.NewRegistry()
-	n, err := OpenNode(soon(t), Config{DataDir: t.TempDir(), Logger: zerolog.Nop(), Registerer: reg})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := n.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	n, reg := measured(t)
 	n.Counters("p").Received(2, 30)
 	families, err := reg.Gather()
 	if err != nil {
@@ -38,16 +29,7 @@ func TestTrafficShowsWhereNobodyIsServed(t *testing.T) {
 // TestTheDiskShowsAtEachNode: each node has a log and a disk, whether it serves or not, and
 // one that serves tells of them once.
 func TestTheDiskShowsAtEachNode(t *testing.T) {
-	reg := prometheus.NewRegistry()
-	n, err := OpenNode(soon(t), Config{DataDir: t.TempDir(), Logger: zerolog.Nop(), Registerer: reg})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := n.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	n, reg := measured(t)
 	check := func(when string) {
 		t.Helper()
 		families, err := reg.Gather() // refuses what is there twice
@@ -89,4 +71,19 @@ func TestMetricsGoWithTheFacade(t *testing.T) {
 			t.Errorf("%d metrics, %v", len(families), err)
 		}
 	}
+}
+
+// measured is a node with where its metrics are.
+func measured(t *testing.T) (*Node, *prometheus.Registry) {
+	reg := prometheus.NewRegistry()
+	n, err := OpenNode(soon(t), Config{DataDir: t.TempDir(), Logger: zerolog.Nop(), Registerer: reg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return n, reg
 }

@@ -25,6 +25,12 @@ type Doorman struct {
 // Doorman returns the node's doorman, always the same.
 func (n *Node) Doorman() *Doorman { return n.doorman() }
 
+// ID is the node's own, as in its configuration.
+func (s *Doorman) ID() string { return s.node.file.Node }
+
+// Present is Node.Present.
+func (s *Doorman) Present() *Alarms { return s.node.Present() }
+
 // Backup is that of the node.
 func (s *Doorman) Backup(ctx context.Context, order kernel.BackupOrder) (kernel.BackupReport, error) {
 	return s.node.Backup(ctx, order)

@@ -39,7 +39,7 @@ type Config struct {
 	Version string
 	// Low reports whether this node is low on disk. May be nil.
 	Low func() bool
-	// Slow reports whether syncs of this node's log take, or took of late, longer than
+	// Slow reports whether writes to this node's log take, or took of late, longer than
 	// others are to wait for. May be nil.
 	Slow func() bool
 	// Clock is the time by which this node counts, in milliseconds, and OnClock is told

@@ -7,7 +7,7 @@ type strain int
 
 const (
 	fit  strain = iota
-	slow        // its syncs take longer than others are to wait for
+	slow        // writes to its log take longer than others are to wait for
 	low         // publishes are refused
 )
 
