@@ -208,8 +208,15 @@ func (m *machine) Restore(meta checkpoint.Meta, r io.Reader) error {
 	return nil
 }
 
-// clear drops all there is, as if every topic had been dropped.
+// clear drops all there is, as if every topic had been dropped. Nobody is told that it
+// was: who has a membership or a partition still is sent to who leads.
 func (m *machine) clear() {
+	for _, s := range m.shards {
+		m.tell(s, event{kind: evUnlead})
+	}
+	for _, p := range m.parts {
+		p.replaced.Store(true)
+	}
 	for id := range m.topics {
 		m.dropTopic(id)
 	}

@@ -64,7 +64,9 @@ func (p *Partition) translate(err error) error {
 	case errors.Is(err, slog.ErrOutOfRange):
 		code = kernel.CodeOutOfRange
 	case errors.Is(err, slog.ErrDropped):
-		code = kernel.CodeDropped
+		if code = kernel.CodeDropped; p.p.replaced.Load() {
+			code = kernel.CodeUnavailable // it is to be looked up anew
+		}
 	case errors.Is(err, slog.ErrDamaged):
 		code = kernel.CodeCorrupt
 		if p.puller().mend(err) {

@@ -100,6 +100,25 @@ func TestTrimAskedAgain(t *testing.T) {
 	}
 }
 
+// TestWhoHoldsWhatIsReplaced: a membership that outlives the arrival of a checkpoint, and
+// a partition that somebody has opened, are sent to who leads. Nothing was deleted.
+func TestWhoHoldsWhatIsReplaced(t *testing.T) {
+	g := newStepped(t)
+	part := g.topic(t, 1)[0]
+	g.command(t, createGroupCommand(GroupSpec{Address: kernel.QueueAddress("/", "q"), Topic: topicN(1), Owner: true, FromStart: true}, 1))
+	p, err := g.Partition(part)
+	must(t, err)
+	s := newSink()
+	_, err = g.shards[0].join(g.machine.groups[1], kernel.MemberOptions{}, s)
+	must(t, err)
+	g.machine.clear()
+	g.machine.post()
+	g.step()
+	code(t, s.ended, kernel.CodeUnavailable)
+	_, err = p.Read(0, 1, nil)
+	code(t, err, kernel.CodeUnavailable)
+}
+
 // TestTrimOfAReplacedState: a node that has led, and has got a checkpoint since, trims
 // nothing by what it had before: its partitions have no groups any more that hold them
 // back.

@@ -33,7 +33,8 @@ type partition struct {
 	topic     *topic
 	log       *slog.Partition
 	retention kernel.Retention
-	touched   bool // in the machine's list of what this Apply has appended to
+	touched   bool        // in the machine's list of what this Apply has appended to
+	replaced  atomic.Bool // a checkpoint came in its place: log is gone, the topic need not be
 
 	age      ageMarks
 	arrivals arrivals
