@@ -27,6 +27,7 @@ type Node struct {
 	limits   Limits
 	now      func() time.Time
 	file     nodeFile
+	started  time.Time
 	alarms   *alarms
 	traffic  traffic
 	away     traffic // of clients of other nodes that this one serves
@@ -69,6 +70,7 @@ func OpenNode(ctx context.Context, cfg Config) (*Node, error) {
 	if n.now == nil {
 		n.now = kernel.Now
 	}
+	n.started = n.now()
 	if cfg.Settings != nil {
 		n.settings = *cfg.Settings
 	}

@@ -24,7 +24,7 @@ type QueueStatus struct {
 type Overview struct {
 	NodeID      string
 	Version     string
-	Started     time.Time
+	Started     time.Time // when the process began, whoever served then
 	Exchanges   int
 	Queues      int
 	Connections int
@@ -44,7 +44,7 @@ type Overview struct {
 func (b *Broker) Overview() Overview {
 	wal := b.node.wal.Stats()
 	o := Overview{
-		NodeID: b.node.file.Node, Version: b.node.cfg.Version, Started: b.started, Protocols: b.node.traffic.all(), Away: b.node.away.all(),
+		NodeID: b.node.file.Node, Version: b.node.cfg.Version, Started: b.node.started, Protocols: b.node.traffic.all(), Away: b.node.away.all(),
 		Syncs: uint64(wal.Syncs), LogBytes: uint64(wal.AppendedBytes),
 	}
 	o.DiskFree, o.DiskLow = b.durable.Disk()

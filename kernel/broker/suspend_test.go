@@ -51,6 +51,15 @@ func goOn(t *testing.T, c *Conn, id string, epoch uint64, expiry time.Duration) 
 	return c.AttachSession(soon(t), Attaching{ClientID: id, Epoch: epoch, Expiry: expiry}, nil)
 }
 
+// TestUptimeIsOfTheProcess: who begins to serve again has been up all the while.
+func TestUptimeIsOfTheProcess(t *testing.T) {
+	n, b := serveNode(t)
+	first := b.Overview().Started
+	if again := serveAgain(t, n).Overview().Started; !again.Equal(first) {
+		t.Fatalf("up since %v, then since %v", first, again)
+	}
+}
+
 // TestEpochs: an attachment that goes on keeps its epoch, and is refused once a later
 // one has been there, at the same or at the next facade.
 func TestEpochs(t *testing.T) {

@@ -45,6 +45,8 @@ func absent(at *url.URL) string {
 		return fmt.Sprintf(": %s '%s' in tenant '%s'", list.one, parts[2], parts[1])
 	case known && !list.tenant && len(parts) > 1:
 		return fmt.Sprintf(": %s '%s'", list.one, parts[1])
+	case parts[0] == "cluster": // members answer whatever is asked of it
+		return ": the node was started without --cluster"
 	}
 	return " at " + at.Path
 }

@@ -250,6 +250,7 @@ func TestWhatIsNotThereIsNamed(t *testing.T) {
 		{notFound, "queue delete a/b", "there is no such thing: queue 'a/b' in tenant '/'"},
 		{notFound, "queue purge q -t x", "there is no such thing: queue 'q' in tenant 'x'"},
 		{notFound, "connection close nobody", "there is no such thing: connection 'nobody'"},
+		{notFound, "cluster status", "there is no such thing: the node was started without --cluster"},
 		{notFound, "policy clear p --operator", "there is no such thing: operator policy 'p' in tenant '/'"},
 		{`{"error":"bad_request","reason":"vhost_not_found"}`, "queue declare q -t x", "there is no such tenant"},
 	} {
