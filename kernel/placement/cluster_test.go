@@ -102,10 +102,10 @@ func TestRestore(t *testing.T) {
 	must(t, f.machine.Restore(meta, r))
 	must(t, r.Close())
 	sameKeys(t, f, map[string]string{"k": "v", "l": "w"})
-	code(t, s.waitEnded(t), kernel.CodeDropped)
+	code(t, s.waitEnded(t), kernel.CodeUnavailable) // which is not to say that it was deleted
 	m.Leave()
 	_, err = old.Read(0, 1, nil)
-	code(t, err, kernel.CodeDropped)
+	code(t, err, kernel.CodeUnavailable)
 	if got := f.Groups(); fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Fatalf("groups %+v, want %+v", got, want)
 	}

@@ -69,7 +69,7 @@ func (l *memLog) step() bool {
 }
 
 // Term is replicator.Term.
-func (l *memLog) Term() uint64 { return memTerm }
+func (l *memLog) Candidacy() uint64 { return memTerm }
 
 // CheckpointMeta is replicator.CheckpointMeta; nothing is ever sealed.
 func (l *memLog) CheckpointMeta(index uint64) (checkpoint.Meta, error) {

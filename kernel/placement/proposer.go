@@ -41,6 +41,7 @@ type proposer struct {
 	sealing sync.Mutex // held while drafts are taken, encoded and proposed, which keeps their order
 	mu      sync.Mutex
 	term    uint64 // 0 while not leading
+	came    uint64 // see reached
 	stopped bool
 	counter uint64
 	open    *draft
@@ -289,10 +290,11 @@ func (p *proposer) failed(counter uint64, cause error) {
 		f.err = errNotApplied
 		p.out.post(f)
 	} else {
-		f.unknown, f.suspect, f.giveUp = true, max(p.log.Term(), f.term), p.clock.mono()+int64(giveUpAfter)
+		f.unknown, f.suspect, f.giveUp = true, max(p.log.Candidacy(), f.term), p.clock.mono()+int64(giveUpAfter)
 	}
-	wait := p.later()
+	wait, came := p.later(), p.came
 	p.mu.Unlock()
+	p.missing(came) // it may have been there before this call
 	if wait {
 		p.delay() // what has gathered goes out after a pause; the caller may be inside Propose
 	}
@@ -318,6 +320,14 @@ func (p *proposer) applied(counter uint64) *flight {
 // reached tells that everything before an entry or leadership of term has been
 // applied: entries of lower terms that are missing will never be.
 func (p *proposer) reached(term uint64) {
+	p.mu.Lock()
+	p.came = max(p.came, term)
+	p.mu.Unlock()
+	p.missing(term)
+}
+
+// missing answers what will never be applied, now that term was reached.
+func (p *proposer) missing(term uint64) {
 	p.resolve(func(f *flight) bool { return f.unknown && !f.skipped && f.suspect < term }, errNotApplied)
 }
 

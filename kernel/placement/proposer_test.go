@@ -28,8 +28,8 @@ type fakeEntry struct {
 func (l *fakeLog) Propose(data []byte, failed func(error)) {
 	l.entries = append(l.entries, fakeEntry{data, failed})
 }
-func (l *fakeLog) Term() uint64     { return l.term }
-func (l *fakeLog) Cut(uint64) error { return nil }
+func (l *fakeLog) Candidacy() uint64 { return l.term }
+func (l *fakeLog) Cut(uint64) error  { return nil }
 func (l *fakeLog) CheckpointMeta(uint64) (checkpoint.Meta, error) {
 	return checkpoint.Meta{}, nil
 }
@@ -102,6 +102,7 @@ func TestOutcomes(t *testing.T) {
 	later := func(s *stepped, _ int) { s.now = s.now.Add(giveUpAfter); s.tick() }
 	lost := func(s *stepped, _ int) { s.onUnlead() }
 	lead := func(term uint64) act { return func(s *stepped, _ int) { s.onLead(term) } }
+	stood := func(term uint64) act { return func(s *stepped, _ int) { s.log.term = term } }
 	installed := func(s *stepped, _ int) { must(t, s.machine.restore(&saved{})) }
 	end := func(s *stepped, _ int) { s.prop.stop(); s.prop.abandon() }
 	const none = kernel.Code(255)
@@ -110,26 +111,28 @@ func TestOutcomes(t *testing.T) {
 		acts []act
 		want kernel.Code // CodeInternal: success; none: no answer yet
 	}{
-		"committed":                     {[]act{commit(1)}, kernel.CodeInternal},
-		"refused":                       {[]act{notApplied}, kernel.CodeUnavailable},
-		"unknown":                       {[]act{unknown}, none},
-		"unknown for too long":          {[]act{unknown, later}, kernel.CodeUnknown},
-		"not known to be unknown":       {[]act{later}, none},
-		"unknown, then committed":       {[]act{unknown, commit(1)}, kernel.CodeInternal},
-		"unknown, lost, then committed": {[]act{unknown, lost, commit(1)}, kernel.CodeInternal},
-		"committed, then unknown":       {[]act{commit(1), unknown, later}, kernel.CodeInternal},
-		"given up, then committed":      {[]act{unknown, later, commit(1)}, kernel.CodeUnknown},
-		"unknown, a later term goes on": {[]act{unknown, lost, other(2)}, kernel.CodeUnavailable},
-		"unknown, a checkpoint comes instead, a later term goes on": {[]act{unknown, lost, installed, other(2)}, none},
-		"the same, for too long":                                    {[]act{unknown, lost, installed, other(2), later}, kernel.CodeUnknown},
-		"a checkpoint comes before it is known to be unknown":       {[]act{lost, installed, unknown, other(2)}, none},
-		"a checkpoint comes, then it is committed":                  {[]act{unknown, lost, installed, commit(1)}, kernel.CodeInternal},
-		"a checkpoint comes, then it is refused":                    {[]act{lost, installed, notApplied}, kernel.CodeUnavailable},
-		"unknown, this term goes on":                                {[]act{unknown, other(1)}, none},
-		"unknown, we lead again":                                    {[]act{unknown, lost, lead(2)}, kernel.CodeUnavailable},
-		"we lead again without an outcome":                          {[]act{lost, lead(2)}, none},
-		"the end":                                                   {[]act{end}, kernel.CodeUnknown},
-		"the end after a commit":                                    {[]act{commit(1), end}, kernel.CodeInternal},
+		"committed":                          {[]act{commit(1)}, kernel.CodeInternal},
+		"refused":                            {[]act{notApplied}, kernel.CodeUnavailable},
+		"unknown":                            {[]act{unknown}, none},
+		"unknown for too long":               {[]act{unknown, later}, kernel.CodeUnknown},
+		"not known to be unknown":            {[]act{later}, none},
+		"unknown, then committed":            {[]act{unknown, commit(1)}, kernel.CodeInternal},
+		"unknown, lost, then committed":      {[]act{unknown, lost, commit(1)}, kernel.CodeInternal},
+		"committed, then unknown":            {[]act{commit(1), unknown, later}, kernel.CodeInternal},
+		"given up, then committed":           {[]act{unknown, later, commit(1)}, kernel.CodeUnknown},
+		"unknown, a later term goes on":      {[]act{unknown, lost, other(2)}, kernel.CodeUnavailable},
+		"a later term goes on, then unknown": {[]act{lost, other(2), unknown}, kernel.CodeUnavailable},
+		"proposed again in a later term, which goes on, then unknown": {[]act{lost, stood(2), other(2), unknown}, none},
+		"unknown, a checkpoint comes instead, a later term goes on":   {[]act{unknown, lost, installed, other(2)}, none},
+		"the same, for too long":                                      {[]act{unknown, lost, installed, other(2), later}, kernel.CodeUnknown},
+		"a checkpoint comes before it is known to be unknown":         {[]act{lost, installed, unknown, other(2)}, none},
+		"a checkpoint comes, then it is committed":                    {[]act{unknown, lost, installed, commit(1)}, kernel.CodeInternal},
+		"a checkpoint comes, then it is refused":                      {[]act{lost, installed, notApplied}, kernel.CodeUnavailable},
+		"unknown, this term goes on":                                  {[]act{unknown, other(1)}, none},
+		"unknown, we lead again":                                      {[]act{unknown, lost, lead(2)}, kernel.CodeUnavailable},
+		"we lead again without an outcome":                            {[]act{lost, lead(2)}, none},
+		"the end":                                                     {[]act{end}, kernel.CodeUnknown},
+		"the end after a commit":                                      {[]act{commit(1), end}, kernel.CodeInternal},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newStepped(t)

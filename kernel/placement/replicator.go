@@ -9,8 +9,9 @@ type replicator interface {
 	// machine applies it; else failed is called at most once, by Propose itself
 	// or later, with an error matching raftgroup.ErrNotApplied or ErrUnknown.
 	Propose(data []byte, failed func(error))
-	// Term returns the current term as this node knows it.
-	Term() uint64
+	// Candidacy returns the last term in which this node may have appended what was
+	// proposed; that may be none.
+	Candidacy() uint64
 	// CheckpointMeta returns what belongs to a checkpoint as of index.
 	CheckpointMeta(index uint64) (checkpoint.Meta, error)
 	// Cut says that a checkpoint as of index is safe.

@@ -309,8 +309,8 @@ func (s *shadow) Segment(_ context.Context, _ uint32, id uint64, from int64) (io
 // Propose is replicator.Propose: a follower proposes nothing.
 func (s *shadow) Propose(_ []byte, failed func(error)) { failed(raftgroup.ErrNotApplied) }
 
-// Term is replicator.Term.
-func (s *shadow) Term() uint64 { return 0 }
+// Candidacy is replicator.Candidacy.
+func (s *shadow) Candidacy() uint64 { return 0 }
 
 // CheckpointMeta is replicator.CheckpointMeta.
 func (s *shadow) CheckpointMeta(index uint64) (checkpoint.Meta, error) {

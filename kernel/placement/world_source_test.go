@@ -11,7 +11,7 @@ import (
 	"github.com/trivium-mq/trivium/storage/checkpoint"
 )
 
-// Propose, Term, CheckpointMeta and Cut are replicator.
+// Propose, Candidacy, CheckpointMeta and Cut are replicator.
 
 func (n *wlife) Propose(data []byte, failed func(error)) {
 	n.w.note(n.i, len(data))
@@ -19,7 +19,7 @@ func (n *wlife) Propose(data []byte, failed func(error)) {
 	n.raft.Propose(data, failed)
 }
 
-func (n *wlife) Term() uint64 { return n.raft.Term() }
+func (n *wlife) Candidacy() uint64 { return n.raft.Candidacy() }
 
 func (n *wlife) CheckpointMeta(index uint64) (checkpoint.Meta, error) {
 	return n.raft.CheckpointMeta(index)

@@ -91,6 +91,7 @@ func (g *Group) start(c checkpoint.Meta) error {
 		return err
 	}
 	g.store.quiet.Store(g.lease.now() + g.lease.length)
+	g.store.self = trans.EncodePeer(raft.ServerID(g.cfg.NodeID), trans.LocalAddr())
 	r, err := raft.NewRaft(g.raftConfig(), g.fsm, g.store, g.store, snapshots{g.cfg.Checkpoints}, trans)
 	if err != nil {
 		closeTransport(trans)

@@ -142,6 +142,30 @@ func TestNoVoteAfterStart(t *testing.T) {
 	}
 }
 
+// TestCandidacy: the last term in which a node may have appended proposals is that of its
+// last vote for itself, whoever was elected since.
+func TestCandidacy(t *testing.T) {
+	log, err := wal.Open(vfs.NewMem(), "wal", wal.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &Group{store: &store{Group: log.Group(7), now: func() int64 { return 1 }, self: []byte("a")}}
+	for _, vote := range []struct {
+		term uint64
+		whom string
+		want uint64
+	}{{2, "b", 0}, {3, "a", 3}, {5, "b", 3}, {6, "a", 6}} {
+		err := errors.Join(g.store.SetUint64([]byte(keyCurrentTerm), vote.term),
+			g.store.SetUint64([]byte(keyVoteTerm), vote.term), g.store.Set([]byte(keyVoteFor), []byte(vote.whom)))
+		if got := g.Candidacy(); err != nil || got != vote.want {
+			t.Errorf("after the vote for %s in term %d: %d, want %d (%v)", vote.whom, vote.term, got, vote.want, err)
+		}
+	}
+	if err := log.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)

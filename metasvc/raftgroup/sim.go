@@ -92,6 +92,9 @@ func (s *Sim) Step() (int, error) {
 // Term returns the term of this Sim; each NewSim on a log has a higher one.
 func (s *Sim) Term() uint64 { return s.term }
 
+// Candidacy is as Group's.
+func (s *Sim) Candidacy() uint64 { return s.term }
+
 // LastIndex returns the index of the newest entry.
 func (s *Sim) LastIndex() uint64 { return s.next - 1 }
 

@@ -37,7 +37,8 @@ type SimNode struct {
 	Err error
 
 	term    uint64
-	voted   int // in this term; -1: for nobody
+	voted   int    // in this term; -1: for nobody
+	stood   uint64 // the last term in which it voted for itself
 	state   simState
 	leader  int   // -1: unknown
 	contact int64 // when there was a leader, or a candidate worth a vote
@@ -156,7 +157,9 @@ func (n *SimNode) setVote(candidate int) bool {
 	if !n.ok(errors.Join(n.cfg.Log.SetUint64([]byte("LastVoteTerm"), n.term), n.cfg.Log.Set([]byte("LastVoteCand"), []byte(n.net.ids[candidate])))) {
 		return false
 	}
-	n.voted = candidate
+	if n.voted = candidate; candidate == n.self {
+		n.stood = n.term
+	}
 	return true
 }
 
@@ -252,6 +255,9 @@ func (n *SimNode) AppliedIndex() uint64 { return n.handed }
 
 // Leads says whether this node takes itself for the leader.
 func (n *SimNode) Leads() bool { return n.state == simLeader && n.Err == nil }
+
+// Candidacy is as Group's.
+func (n *SimNode) Candidacy() uint64 { return n.stood }
 
 // Term is as Group's.
 func (n *SimNode) Term() uint64 { return n.term }

@@ -31,6 +31,11 @@ func (g *Group) MayVote() bool { return g.store.mayVote() }
 // Term returns the current term.
 func (g *Group) Term() uint64 { return g.raft.Load().CurrentTerm() }
 
+// Candidacy returns the last term in which this node has voted for itself since the group
+// was opened: it has appended proposals in none after it. Term may be higher, since others
+// were elected.
+func (g *Group) Candidacy() uint64 { return g.store.stood.Load() }
+
 // CommitIndex returns the highest index known to be committed.
 func (g *Group) CommitIndex() uint64 { return g.raft.Load().CommitIndex() }
 

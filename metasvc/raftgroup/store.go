@@ -1,6 +1,7 @@
 package raftgroup
 
 import (
+	"bytes"
 	"errors"
 	"sync/atomic"
 
@@ -23,6 +24,10 @@ type store struct {
 	// that came of it lasts. So it does not vote until that must be over.
 	now   func() int64
 	quiet atomic.Int64 // until then
+
+	self  []byte        // whom a vote of this node for itself names
+	votes uint64        // the term of the vote that is being stored
+	stood atomic.Uint64 // the highest term of a vote for itself, see Group.Candidacy
 }
 
 var errQuiet = errors.New("raftgroup: no vote so soon after the start")
@@ -32,14 +37,18 @@ var errTerm = errors.New("raftgroup: the current term could not be stored")
 const (
 	keyCurrentTerm = "CurrentTerm"
 	keyVoteTerm    = "LastVoteTerm" // stored first, for each vote
+	keyVoteFor     = "LastVoteCand"
 )
 
 func (s *store) mayVote() bool { return s.now() >= s.quiet.Load() }
 
 // SetUint64 implements raft.StableStore.
 func (s *store) SetUint64(key []byte, value uint64) error {
-	if string(key) == keyVoteTerm && !s.mayVote() {
-		return errQuiet
+	if string(key) == keyVoteTerm {
+		if !s.mayVote() {
+			return errQuiet
+		}
+		s.votes = value
 	}
 	err := s.Group.SetUint64(key, value)
 	if string(key) != keyCurrentTerm {
@@ -53,6 +62,9 @@ func (s *store) SetUint64(key []byte, value uint64) error {
 func (s *store) Set(key, value []byte) error {
 	if s.unsaved.Load() {
 		return errTerm
+	}
+	if string(key) == keyVoteFor && bytes.Equal(value, s.self) {
+		s.stood.Store(s.votes) // before the vote counts
 	}
 	return s.Group.Set(key, value)
 }
