@@ -296,9 +296,10 @@ func (n *Node) remove(ctx context.Context, req operateRequest) error {
 		}
 		return unknownNode(req.Node)
 	}
-	n.meetNow() // one that has failed just now counts no more
+	asked := time.Now()
+	n.meetNow() // one that has failed just now counts no more, nor one that has not answered
 	for i := range r.Groups {
-		if err := n.expendable(&r.Groups[i], m, req.Force); err != nil {
+		if err := n.expendable(&r.Groups[i], m, asked, req.Force); err != nil {
 			return err
 		}
 	}
@@ -351,8 +352,10 @@ func (n *Node) yield(ctx context.Context) error {
 	return kernel.Errorf(kernel.CodeUnavailable, "node", n.Self().Node, "it has handed over to another node, which can remove it: try again")
 }
 
-// expendable returns an error if a group cannot do without a node.
-func (n *Node) expendable(g *Group, m *catalog.Node, force bool) error {
+// expendable returns an error if a group cannot do without a node. Of the others those
+// count that have answered since they were asked: it is too late once the removal waits
+// for the vote of a dead one.
+func (n *Node) expendable(g *Group, m *catalog.Node, asked time.Time, force bool) error {
 	votes, left, alive, whole := false, 0, 0, 0
 	for _, s := range g.Raft.Servers() {
 		switch {
@@ -368,9 +371,9 @@ func (n *Node) expendable(g *Group, m *catalog.Node, force bool) error {
 			if g.whole() {
 				whole++
 			}
-		} else if i := n.fresh(s.ID); i != nil {
+		} else if a := n.met.get(s.ID); a.info != nil && a.refused == nil && !a.at.Before(asked) {
 			alive++
-			if i.whole(g.ID) {
+			if a.info.whole(g.ID) {
 				whole++
 			}
 		}
