@@ -177,7 +177,7 @@ func (c *Catalog) Do(ctx context.Context, ops ...catalog.Op) (catalog.Result, er
 		c.mu.Lock()
 		delete(c.waiting, seq)
 		c.mu.Unlock()
-		return catalog.Result{}, kernel.Errorf(kernel.CodeUnknown, "", "", "the catalog has not answered in time")
+		return catalog.Result{}, kernel.Errorf(kernel.CodeUnknown, "", "", "the catalog has not answered yet: %v", ctx.Err())
 	}
 }
 
