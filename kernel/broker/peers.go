@@ -63,6 +63,7 @@ func (n *Node) Served() error {
 func (n *Node) HandOver(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, handOverTime)
 	defer cancel()
+	n.settleLast(ctx)
 	to := n.heirs()
 	for _, g := range []*raftgroup.Group{n.durable.Raft(), n.catalog.Raft()} {
 		if leads, _ := g.Leader(); !leads || voters(g) < 2 {
@@ -90,6 +91,18 @@ func (n *Node) OnYield(fn func(ctx context.Context)) { n.yield = fn }
 // yieldTime is how long clients may take to go when another node is to lead.
 const yieldTime = 500 * time.Millisecond
 
+// flushTime is how long the leadership waits for what clients have settled last. On a
+// disk that is slow it comes again.
+const flushTime = 200 * time.Millisecond
+
+// settleLast has logged what the clients of a facade that is closed have settled: else
+// it would come again at the node that leads next.
+func (n *Node) settleLast(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, flushTime)
+	defer cancel()
+	n.durable.Flush(ctx)
+}
+
 // handOverTo passes both leaderships on to one node.
 func (n *Node) handOverTo(ctx context.Context, to string) error {
 	if n.yield != nil {
@@ -97,6 +110,7 @@ func (n *Node) handOverTo(ctx context.Context, to string) error {
 		n.yield(yield)
 		cancel()
 	}
+	n.settleLast(ctx)
 	if err := n.durable.Raft().TransferLeadershipTo(ctx, to); err != nil {
 		return err
 	}

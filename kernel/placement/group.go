@@ -189,8 +189,27 @@ func (g *Group) flush() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), flushTimeout)
 	defer cancel()
-	_, err := g.do(ctx, barrierCommand())
-	if err != nil {
+	g.commitSettled(ctx)
+}
+
+// Flush has what members have settled logged, and waits for that until ctx ends: before
+// the leadership is passed on, as what waits for company then would come again. Members
+// go on, also when the leadership stays.
+func (g *Group) Flush(ctx context.Context) {
+	if g.leading.Load() == 0 {
+		return
+	}
+	for range 2 { // as in flush
+		for _, s := range g.shards {
+			s.call(func() {})
+		}
+	}
+	g.commitSettled(ctx)
+}
+
+// commitSettled sends what the shards have settled, and waits for its commit.
+func (g *Group) commitSettled(ctx context.Context) {
+	if _, err := g.do(ctx, barrierCommand()); err != nil {
 		g.cfg.Logger.Warn().Err(err).Uint32("placement", g.cfg.ID).Msg("what was settled last may come again")
 	}
 }

@@ -63,3 +63,29 @@ func holds(t *testing.T, g *Group, id GroupID, want int64, value []byte) {
 		t.Errorf("a key has %d bytes, %v", len(v), err)
 	}
 }
+
+// TestFlushLogsWhatWasSettled: what was settled before Flush is in the log after it, and
+// members go on.
+func TestFlushLogsWhatWasSettled(t *testing.T) {
+	fs := vfs.NewMem()
+	n := newNode(t, fs, "data")
+	g := n.open()
+	defer n.close(g)
+	parts, id := queue(t, g, 1, 1, kernel.RetainDay)
+	publish(t, g, g.Targets(parts...), 0, 100)
+	s := newSink()
+	m := join(t, g, id, kernel.MemberOptions{}, s)
+	m.Credit(10)
+	s.wait(t, 10)
+	m.Settle(kernel.Accept, 0, 0, 3)
+	g.Flush(soon(t))
+	crashed := newNode(t, fs.CrashClone(nil), "data")
+	m.Credit(5)
+	s.wait(t, 15)
+
+	g2 := crashed.open()
+	defer crashed.close(g2)
+	if ready, _, _, _, _ := g2.Stats(id); ready != 96 {
+		t.Errorf("%d ready, want 96", ready)
+	}
+}
