@@ -58,11 +58,12 @@ type ClusterGroup struct {
 // ReplicaChecksum is of what all replicas of a partition have in common, as far as
 // they have applied the same entries.
 type ReplicaChecksum struct {
+	Catalog       bool // it is of the catalog, with Index and Records only
 	Tenant, Topic string
 	Kind          TopicKind
 	Partition     uint64 // number inside its placement group; 0 = the group's tables and keyed state
 	Index         uint64 // of the log, as of which it is
 	Start, End    int64  // offsets
-	Records       uint64 // or tables and keyed state
+	Records       uint64 // or tables and keyed state, or the catalog
 	Windows       uint64 // of share groups
 }

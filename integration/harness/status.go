@@ -31,11 +31,14 @@ type StatusNode struct {
 	} `json:"replicas"`
 }
 
-// Checksum is of a partition at one node: GET /api/cluster/checksums.
+// Checksum is of a partition at one node, of the rest of its placement group, or of the
+// catalog: GET /api/cluster/checksums.
 type Checksum struct {
+	Catalog   bool   `json:"catalog"`
 	Vhost     string `json:"vhost"`
 	Topic     string `json:"topic"`
 	Partition uint64 `json:"partition"`
+	Index     uint64 `json:"index"`
 	Start     int64  `json:"start"`
 	End       int64  `json:"end"`
 	Records   string `json:"records"`
@@ -208,8 +211,17 @@ func (c *Cluster) wholeBy(s Status) error {
 	return nil
 }
 
-// SameChecksums waits until all nodes tell the same checksums of all partitions:
-// nobody may publish meanwhile.
+// same reports whether two nodes agree: of the catalog as of the same place in its log.
+// That of partitions goes on without changing them.
+func (s Checksum) same(other Checksum) bool {
+	if !s.Catalog {
+		s.Index, other.Index = 0, 0
+	}
+	return s == other
+}
+
+// SameChecksums waits until all nodes tell the same checksums of the catalog and of all
+// partitions: nobody may publish or declare meanwhile.
 func (c *Cluster) SameChecksums(patience time.Duration) error {
 	if c.config.Nodes == 1 {
 		return nil
@@ -233,13 +245,13 @@ func (c *Cluster) SameChecksums(patience time.Duration) error {
 				return fmt.Errorf("node %d has %d partitions, another one has %d", n.ID, len(sums.Checksums), len(first))
 			}
 			for i, s := range sums.Checksums {
-				if s != first[i] {
+				if !s.same(first[i]) {
 					return fmt.Errorf("node %d: %+v, another one: %+v", n.ID, s, first[i])
 				}
 			}
 		}
-		if len(first) < 2 {
-			return errors.New("there are no partitions")
+		if len(first) < 3 || !first[0].Catalog || first[0].Index == 0 {
+			return errors.New("there is no catalog, or there are no partitions")
 		}
 		return nil
 	})

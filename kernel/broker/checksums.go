@@ -10,16 +10,21 @@ import (
 	"github.com/trivium-mq/trivium/kernel/placement"
 )
 
-// Checksums reads all that the node's replica of the placement group holds, and
-// returns a checksum of each partition, and first of the rest: of two nodes they are
-// equal once both have applied the same entries. It takes as long as reading does.
+// Checksums reads all that the node's replicas hold, and returns a checksum of the
+// catalog, then of the tables and keyed state of the placement group, then of each
+// partition: of two nodes they are equal once both have applied the same entries. It
+// takes as long as reading does.
 func (s *Steward) Checksums(ctx context.Context) ([]kernel.ReplicaChecksum, error) {
 	group := s.node.durable
 	state, err := group.StateChecksum(ctx)
 	if err != nil {
 		return nil, err
 	}
-	out := []kernel.ReplicaChecksum{checksumOf(&kernel.Topic{}, 0, state)}
+	index, catalog, err := s.node.catalog.Checksum()
+	if err != nil {
+		return nil, err
+	}
+	out := []kernel.ReplicaChecksum{{Catalog: true, Index: index, Records: catalog}, checksumOf(&kernel.Topic{}, 0, state)}
 	var topics []*kernel.Topic
 	s.node.catalog.State().Topics(func(t *kernel.Topic) {
 		if !t.Volatile {

@@ -6,8 +6,10 @@ import (
 )
 
 // checksumInfo is a partition's checksums in JSON; numbers of 64 bits are hexadecimal
-// text. An empty topic is the tables and keyed state of the placement group.
+// text. An empty topic is the tables and keyed state of the placement group, or the
+// catalog.
 type checksumInfo struct {
+	Catalog   bool   `json:"catalog,omitempty"`
 	Vhost     string `json:"vhost"`
 	Topic     string `json:"topic"`
 	Partition uint64 `json:"partition"`
@@ -28,7 +30,7 @@ func clusterChecksums(c *clusterCall) error {
 	out := []checksumInfo{}
 	for _, s := range sums {
 		out = append(out, checksumInfo{
-			Vhost: s.Tenant, Topic: s.Topic, Partition: s.Partition, Index: s.Index, Start: s.Start, End: s.End,
+			Catalog: s.Catalog, Vhost: s.Tenant, Topic: s.Topic, Partition: s.Partition, Index: s.Index, Start: s.Start, End: s.End,
 			Records: fmt.Sprintf("%016x", s.Records), Windows: fmt.Sprintf("%016x", s.Windows),
 		})
 	}

@@ -56,7 +56,7 @@ func (f *fakeCluster) Move(_ context.Context, group uint32, node string) error {
 }
 
 func (f *fakeCluster) Checksums(context.Context) ([]kernel.ReplicaChecksum, error) {
-	return []kernel.ReplicaChecksum{{Index: 7, Records: 1}, {Tenant: "/", Topic: "q", Partition: 3, End: 9, Records: 10, Windows: 11}}, nil
+	return []kernel.ReplicaChecksum{{Catalog: true, Index: 5, Records: 2}, {Index: 7, Records: 1}, {Tenant: "/", Topic: "q", Partition: 3, End: 9, Records: 10, Windows: 11}}, nil
 }
 
 func (f *fakeCluster) Rebalance(context.Context) (string, error) { return "1", nil }
@@ -96,6 +96,7 @@ func TestClusterResources(t *testing.T) {
 		{"administrator", "PUT", "cluster/groups/1/leader", `{}`, 400, "", ""},
 		{"administrator", "PUT", "cluster/groups/x/leader", `{"node":"2"}`, 400, "", ""},
 		{"administrator", "GET", "cluster/checksums", "", 200, `{"vhost":"/","topic":"q","partition":3,"index":0,"start":0,"end":9,"records":"000000000000000a","windows":"000000000000000b"}`, ""},
+		{"administrator", "GET", "cluster/checksums", "", 200, `{"catalog":true,"vhost":"","topic":"","partition":0,"index":5,`, ""},
 		{"monitoring", "GET", "cluster/checksums", "", 401, "", ""},
 		{"administrator", "POST", "cluster/rebalance", "", 200, `"leader":"1"`, ""},
 	} {
