@@ -30,12 +30,16 @@ const pace = 5 * time.Millisecond
 //	work    published over AMQP and MQTT; consumed by group work (AMQP and MQTT
 //	        members on one backlog) and, once more, by group audit
 //	events  published over Kafka by idempotent producers; consumed by group events
+//	once    published over AMQP and MQTT with ids, again and again until it is
+//	        confirmed; consumed by group once
 type load struct {
 	t       testing.TB
 	seed    uint64
 	work    *history.Topic
 	events  *history.Topic
+	once    *history.Topic
 	objects *history.Objects
+	locks   *locks
 
 	consumers  sync.WaitGroup
 	publishers sync.WaitGroup
@@ -48,14 +52,17 @@ type load struct {
 }
 
 // groups are the share groups of the topics.
-var groups = map[string][]string{"work": {"work", "audit"}, "events": {"events"}}
+var groups = map[string][]string{"work": {"work", "audit"}, "events": {"events"}, "once": {"once"}}
 
 func newLoad(t testing.TB, nodes []*harness.Node, seed uint64) *load {
 	return &load{
 		t: t, all: slices.Clone(nodes), seed: seed, work: history.NewTopic("work"), events: history.NewTopic("events"),
-		objects: history.NewObjects(), progress: map[string]*atomic.Int64{},
+		once: history.NewTopic("once"), objects: history.NewObjects(), locks: newLocks(), progress: map[string]*atomic.Int64{},
 	}
 }
+
+// topics are those with a history.
+func (l *load) topics() []*history.Topic { return []*history.Topic{l.work, l.events, l.once} }
 
 // prepare declares what the clients use.
 func (l *load) prepare() {
@@ -63,10 +70,16 @@ func (l *load) prepare() {
 	c, err := dialAMQP(l.nodes()[0])
 	harness.Must(l.t, err)
 	defer c.close()
-	for _, q := range []string{"work", "$share/audit/work", "events", "lock"} {
+	for _, q := range []string{"work", "$share/audit/work", "events"} {
 		_, err := c.ch.QueueDeclare(q, true, false, false, false, nil)
 		harness.Must(l.t, err)
 	}
+	for _, q := range []string{"once", lockQueue} {
+		_, err := c.ch.QueueDeclare(q, true, false, false, false, remembered)
+		harness.Must(l.t, err)
+	}
+	harness.Must(l.t, c.ch.Confirm(false))
+	harness.Confirmed(l.t, c.ch, "", lockQueue, tokenRecord(history.Token{}))
 }
 
 // start starts the clients.
@@ -85,6 +98,7 @@ func (l *load) start() {
 	for i := range 2 {
 		publish(fmt.Sprint("amqp-publisher-", i), l.publishAMQP)
 		publish(fmt.Sprint("kafka-producer-", i), l.produceKafka)
+		publish(fmt.Sprint("repeater-", i), l.publishOnce)
 		consume(fmt.Sprint("amqp-worker-", i), l.consumerAMQP(l.work, "work", "work"))
 		consume(fmt.Sprint("amqp-locker-", i), l.lock)
 		consume(fmt.Sprint("amqp-namer-", i), l.name)
@@ -92,6 +106,7 @@ func (l *load) start() {
 	publish("mqtt-publisher", l.publishMQTT)
 	consume("mqtt-worker", l.consumerMQTT(l.work, "work", "$queue/work"))
 	consume("amqp-auditor", l.consumerAMQP(l.work, "audit", "$share/audit/work"))
+	consume("amqp-once-worker", l.consumerAMQP(l.once, "once", "once"))
 	consume("amqp-event-worker", l.consumerAMQP(l.events, "events", "events"))
 	consume("mqtt-event-worker", l.consumerMQTT(l.events, "events", "$queue/events"))
 }
@@ -158,7 +173,7 @@ func (l *load) settle(patience time.Duration) {
 	l.stop()
 	l.publishers.Wait()
 	deadline := time.Now().Add(patience)
-	for _, topic := range []*history.Topic{l.work, l.events} {
+	for _, topic := range l.topics() {
 		for _, group := range groups[topic.Name] {
 			left := topic.Undelivered(group)
 			for len(left) > 0 && time.Now().Before(deadline) {
@@ -177,14 +192,14 @@ func (l *load) settle(patience time.Duration) {
 // check replays the logs over Kafka and judges the histories.
 func (l *load) check() {
 	l.t.Helper()
-	for _, topic := range []*history.Topic{l.work, l.events} {
+	for _, topic := range l.topics() {
 		log, err := replay(l.nodes()[0], topic.Name)
 		if err != nil {
 			l.t.Errorf("replay %s: %v", topic.Name, err)
 			continue
 		}
 		topic.Replayed(log)
-		found := topic.Check(history.Rules{Grace: grace, Once: topic == l.events})
+		found := topic.Check(history.Rules{Grace: grace, Once: topic != l.work})
 		kinds := map[string]int{}
 		for _, v := range found {
 			if kinds[v.Kind]++; kinds[v.Kind] <= 5 {
@@ -194,6 +209,7 @@ func (l *load) check() {
 		}
 		l.t.Logf("%s: %+v; violations %v", topic.Name, topic.Counts(), kinds)
 	}
+	l.checkTokens()
 	wrong, undecided := l.objects.Check(60 * time.Second)
 	for _, w := range wrong {
 		l.t.Errorf("not linearizable: %s", w)

@@ -16,7 +16,9 @@ type Verb string
 const (
 	Acquire Verb = "acquire"
 	Release Verb = "release"
-	Prove   Verb = "prove" // an answer to the holder over the connection that holds
+	Take    Verb = "take"  // the holder's fencing token, which is shown to what the lock protects
+	Prove   Verb = "prove" // an answer to the holder, who has taken a token, over the connection that holds
+	Write   Verb = "write" // to what the lock protects, with a token, by whoever has one
 	Drop    Verb = "drop"  // the holder's connection has gone
 
 	Declare Verb = "declare"
@@ -30,7 +32,7 @@ type Answer string
 // Answers. No answer is NoAnswer: done or not.
 const (
 	Done     Answer = "done"
-	Denied   Answer = "denied" // of Acquire: somebody has it; of Look: it is not there
+	Denied   Answer = "denied" // of Acquire: somebody has it; of Look: it is not there; of Take and Write: a later token was taken
 	NoAnswer Answer = "no answer"
 )
 
@@ -41,7 +43,9 @@ const lasting = 15 * time.Second
 // Objects is a history of operations on named objects, which must be linearizable:
 // each operation takes effect at one moment between its begin and its end. For locks
 // that is fencing: whoever got an answer as the holder was the holder, so nobody
-// hears so after somebody else has it. Its methods may be called concurrently.
+// hears so after somebody else has it; each token is above all that were taken before, the
+// holder with the last one is never refused, and whoever has an older one always is.
+// Its methods may be called concurrently.
 type Objects struct {
 	begin time.Time
 
@@ -56,23 +60,32 @@ func NewObjects() *Objects { return &Objects{begin: time.Now()} }
 type action struct {
 	object, who string
 	verb        Verb
+	token       int64 // of Take, Prove and Write
 }
 
 // Begin notes that a client begins something; the function returned notes the
 // answer, once. who is a client during one connection.
 func (o *Objects) Begin(object, who string, v Verb) func(Answer) {
+	return o.BeginWith(object, who, v, 0)
+}
+
+// BeginWith is Begin of something that is done with a token of a lock.
+func (o *Objects) BeginWith(object, who string, v Verb, token int64) func(Answer) {
 	call := time.Since(o.begin)
-	return func(a Answer) { o.add(action{object, who, v}, a, call, time.Since(o.begin)) }
+	return func(a Answer) { o.add(action{object, who, v, token}, a, call, time.Since(o.begin)) }
 }
 
 // Gone notes that a client's connection, which held or asked for an object, has
 // ended at some time since it was last known to live.
 func (o *Objects) Gone(object, who string, lived time.Time) {
-	o.add(action{object, who, Drop}, NoAnswer, lived.Sub(o.begin), time.Since(o.begin))
+	o.add(action{object: object, who: who, verb: Drop}, NoAnswer, lived.Sub(o.begin), time.Since(o.begin))
 }
 
 func (o *Objects) add(in action, out Answer, call, end time.Duration) {
 	if out == NoAnswer {
+		if in.verb == Take || in.verb == Prove || in.verb == Write || in.verb == Look {
+			return // it has changed nothing, and says nothing
+		}
 		end += lasting
 	}
 	o.mu.Lock()
@@ -99,9 +112,9 @@ func (o *Objects) Check(timeout time.Duration) (wrong []string, undecided bool) 
 		byObject[name] = append(byObject[name], op)
 	}
 	model := (&porcupine.NondeterministicModel{
-		Init: func() []any { return []any{""} },
+		Init: func() []any { return []any{object{}} },
 		Step: func(state, input, output any) []any {
-			return next(state.(string), input.(action), output.(Answer))
+			return next(state.(object), input.(action), output.(Answer))
 		},
 	}).ToModel()
 	for name, ops := range byObject {
@@ -115,50 +128,77 @@ func (o *Objects) Check(timeout time.Duration) (wrong []string, undecided bool) 
 	return wrong, undecided
 }
 
-// there is the state of a name that exists; of a lock, the state is its holder.
+// object is the state of one.
+type object struct {
+	holder string // of a lock; there for a name that exists
+	token  int64  // of a lock: the last one taken, which is above all others
+}
+
 const there = "there"
 
 // next returns the states that an operation with this answer may lead to: none if
 // it cannot have had this answer.
-func next(state string, a action, answer Answer) []any {
-	set := func(to string) []any {
+func next(was object, a action, answer Answer) []any {
+	set := func(holder string) []any {
+		to := object{holder, was.token}
 		if answer == NoAnswer {
-			return []any{state, to}
+			return []any{was, to}
 		}
 		return []any{to}
 	}
 	only := func(possible bool) []any {
 		if possible || answer == NoAnswer {
-			return []any{state}
+			return []any{was}
 		}
 		return nil
 	}
 	switch a.verb {
 	case Acquire:
 		if answer == Denied {
-			return only(state != "")
+			return only(was.holder != "")
 		}
-		if state != "" {
+		if was.holder != "" {
 			return only(false)
 		}
 		return set(a.who)
 	case Release:
-		if state != a.who {
+		if was.holder != a.who {
 			return only(false)
 		}
 		return set("")
-	case Prove:
-		return only(state == a.who)
+	case Take, Prove, Write:
+		return fenced(was, a, answer)
 	case Drop:
-		if state == a.who {
-			return []any{""}
+		if was.holder == a.who {
+			return []any{object{"", was.token}}
 		}
-		return []any{state}
+		return []any{was}
 	case Declare:
 		return set(there)
 	case Delete:
 		return set("")
 	default:
-		return only((state == there) == (answer == Done))
+		return only((was.holder == there) == (answer == Done))
 	}
+}
+
+// fenced is next for what is done with a token.
+func fenced(was object, a action, answer Answer) []any {
+	holds, possible := was.holder == a.who, false
+	switch {
+	case answer == Denied: // by what the lock protects, which a later holder has been at
+		possible = a.token < was.token && !holds
+	case a.verb == Take:
+		if a.token > was.token {
+			return []any{object{was.holder, a.token}}
+		}
+	case a.verb == Prove:
+		possible = holds && a.token == was.token
+	default:
+		possible = a.token >= was.token
+	}
+	if possible {
+		return []any{was}
+	}
+	return nil
 }
