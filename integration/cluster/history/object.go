@@ -120,7 +120,7 @@ func (o *Objects) Check(timeout time.Duration) (wrong []string, undecided bool) 
 	for name, ops := range byObject {
 		switch porcupine.CheckOperationsTimeout(model, ops, timeout/time.Duration(len(byObject))) {
 		case porcupine.Illegal:
-			wrong = append(wrong, fmt.Sprintf("%s: %d operations that no order explains", name, len(ops)))
+			wrong = append(wrong, fmt.Sprintf("%s: %d operations that no order explains; %s", name, len(ops), o.explain(model, ops)))
 		case porcupine.Unknown:
 			undecided = true
 		}

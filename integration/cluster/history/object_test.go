@@ -1,6 +1,7 @@
 package history
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -105,5 +106,23 @@ func TestObjects(t *testing.T) {
 				t.Errorf("wrong %v, undecided %v", wrong, undecided)
 			}
 		})
+	}
+}
+
+// TestObjectsExplained: what is wrong is told with the operation that begins it.
+func TestObjectsExplained(t *testing.T) {
+	o := NewObjects()
+	for i, e := range []event{
+		{"a", Acquire, Done, 1, 2, 0}, {"a", Take, Done, 2, 3, 7}, {"b", Acquire, Denied, 3, 4, 0},
+		{"b", Acquire, Done, 5, 6, 0}, {"a", Release, Done, 7, 8, 0},
+	} {
+		o.add(action{"x", e.who, e.verb, e.token}, e.answer, time.Duration(e.call*1e9), time.Duration(e.end*1e9))
+		if wrong, _ := o.Check(time.Minute); (len(wrong) == 1) != (i >= 3) {
+			t.Errorf("step %d: %q", i, wrong)
+		}
+	}
+	wrong, _ := o.Check(time.Minute)
+	if len(wrong) != 1 || !strings.Contains(wrong[0], "no order has room for "+o.tell(o.ops[3])) || !strings.Contains(wrong[0], "\n* "+o.tell(o.ops[1])) {
+		t.Errorf("%q", wrong)
 	}
 }
