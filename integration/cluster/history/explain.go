@@ -12,10 +12,11 @@ import (
 const (
 	// explainTime bounds the search for the longest order that explains something.
 	explainTime = 20 * time.Second
-	// around is how much of the history before the operation that nothing explains is told.
+	// around is how much of the history before the operation that nothing explains is told
+	// at least.
 	around = 3 * time.Second
 	// told is how many operations are told at most, the last ones.
-	told = 40
+	told = 200
 )
 
 // explain says where the operations on an object begin to make no sense: the one to end
@@ -43,9 +44,14 @@ func (o *Objects) explain(model porcupine.Model, ops []porcupine.Operation) stri
 	if first < 0 {
 		return "nothing is left out"
 	}
-	var near []int
+	near, from := []int(nil), ops[first].Call-int64(around)
+	for _, op := range ops { // what was under way then may have taken effect long before
+		if op.Call <= ops[first].Return && op.Return >= ops[first].Call {
+			from = min(from, op.Call)
+		}
+	}
 	for i, op := range ops {
-		if op.Call <= ops[first].Return && op.Return >= ops[first].Call-int64(around) {
+		if op.Call <= ops[first].Return && op.Return >= from {
 			near = append(near, i)
 		}
 	}
