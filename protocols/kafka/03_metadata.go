@@ -19,8 +19,8 @@ import (
 // v10: topic ids; v12: topics may be asked for by id alone
 // v13: top level error code, 0
 //
-// A created topic has its leader when it is answered, so clients never see
-// LEADER_NOT_AVAILABLE. All topics are those that the user has any right to; to
+// A created topic has its leader when it is answered: LEADER_NOT_AVAILABLE is for when no
+// node serves. All topics are those that the user has any right to; to
 // others TOPIC_AUTHORIZATION_FAILED is the answer. Topics that Kafka clients cannot see (memory queues,
 // filters, names too long) do not exist here.
 
@@ -60,7 +60,7 @@ func (c *conn) topicMetadata(q *kmsg.MetadataRequestTopic, create bool, all *whe
 			return c.describeTopic(t, name, all)
 		}
 		unknown := kmsg.NewMetadataResponseTopic()
-		unknown.TopicID, unknown.ErrorCode = q.TopicID, code
+		unknown.TopicID, unknown.ErrorCode = q.TopicID, metadataCode(code)
 		return unknown
 	}
 	t, code := c.topic(*q.Topic, false)
@@ -69,7 +69,7 @@ func (c *conn) topicMetadata(q *kmsg.MetadataRequestTopic, create bool, all *whe
 	}
 	if code != 0 {
 		failed := kmsg.NewMetadataResponseTopic()
-		failed.Topic, failed.ErrorCode = q.Topic, code
+		failed.Topic, failed.ErrorCode = q.Topic, metadataCode(code)
 		return failed
 	}
 	return c.describeTopic(t, *q.Topic, all)

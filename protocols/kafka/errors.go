@@ -49,6 +49,17 @@ func produceCode(err error) int16 {
 	return topicCode(err)
 }
 
+// metadataCode narrows the code of a topic that is not described to one for all that
+// passes: librdkafka takes any other for permanent (rd_kafka_parse_Metadata) and fails
+// what waits for the topic.
+func metadataCode(code int16) int16 {
+	switch code {
+	case kerr.NotLeaderForPartition.Code, kerr.NotEnoughReplicasAfterAppend.Code, kerr.KafkaStorageError.Code:
+		return kerr.LeaderNotAvailable.Code
+	}
+	return code
+}
+
 // groupCode is the code of an error about a consumer group.
 func groupCode(err error) int16 {
 	if err == nil {

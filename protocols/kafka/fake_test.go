@@ -28,6 +28,7 @@ type fakeNode struct {
 	epoch     int32 // that batches are read with
 	closed    bool  // no anonymous access
 	refuse    error // of every batch
+	lookup    error // of every topic that is looked for
 	settings  broker.Settings
 	nodes     []broker.Tenure // that coordinate groups; nil = the only one
 	last      uint64          // see broker.Coordination
@@ -192,6 +193,9 @@ func (c *fakeClient) DeleteTopic(_ context.Context, name string) error {
 func (c *fakeClient) Topic(_ context.Context, name string, _ bool) (*kernel.Topic, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.lookup != nil {
+		return nil, c.lookup
+	}
 	t, ok := c.topics[name]
 	if !ok {
 		return nil, kernel.Errorf(kernel.CodeNotFound, "topic", name, "no such topic")
@@ -200,6 +204,9 @@ func (c *fakeClient) Topic(_ context.Context, name string, _ bool) (*kernel.Topi
 }
 
 func (c *fakeClient) TopicByID(ctx context.Context, id kernel.TopicID, _ bool) (*kernel.Topic, error) {
+	if c.lookup != nil {
+		return nil, c.lookup
+	}
 	list, _ := c.Topics(ctx)
 	for _, t := range list {
 		if t.ID == id {

@@ -73,6 +73,33 @@ func TestMetadata(t *testing.T) {
 	}
 }
 
+// TestMetadataWhileNobodyServes: what passes has the one code that librdkafka does not take
+// for permanent, by name and by id.
+func TestMetadataWhileNobodyServes(t *testing.T) {
+	for code, want := range map[kernel.Code]*kerr.Error{
+		kernel.CodeUnavailable:   kerr.LeaderNotAvailable,
+		kernel.CodeUnknown:       kerr.LeaderNotAvailable,
+		kernel.CodePressure:      kerr.LeaderNotAvailable,
+		kernel.CodeAccessRefused: kerr.TopicAuthorizationFailed,
+	} {
+		n := newFake()
+		addr, _ := start(t, n, nil)
+		p := dial(t, addr)
+		id, name := p.createTopic("orders", 3), "orders"
+		n.lookup = kernel.Errorf(code, "", "", "no node serves now")
+		req := kmsg.NewPtrMetadataRequest()
+		req.Version = 12
+		byName, byID := kmsg.NewMetadataRequestTopic(), kmsg.NewMetadataRequestTopic()
+		byName.Topic, byID.TopicID = &name, id
+		req.Topics = append(req.Topics, byName, byID)
+		for _, got := range ask[*kmsg.MetadataResponse](p, req).Topics {
+			if got.ErrorCode != want.Code || len(got.Partitions) != 0 {
+				t.Errorf("%v: answered %+v, want %v", code, got, want)
+			}
+		}
+	}
+}
+
 func TestListOffsets(t *testing.T) {
 	addr, _ := start(t, newFake(), nil)
 	p := dial(t, addr)
