@@ -36,9 +36,9 @@ type Conn struct {
 	goesOn bool             // Suspend was called
 	owned  []kernel.TopicID // exclusive queues, and some that have gone
 	sweep  int              // length of owned at which those are looked for
-	member map[*Member]struct{}
+	member kernel.Ordered[Member]
 	held   atomic.Pointer[held]
-	attach map[*Session]struct{}
+	attach kernel.Ordered[Session]
 }
 
 // Connect registers a connection. end is called (from a kernel goroutine, at
@@ -68,7 +68,6 @@ func (b *Broker) connect(id kernel.Identity, info kernel.ConnectionInfo, end fun
 	c := &Conn{
 		b: b, identity: id, about: info, tenant: t, counters: b.node.countersOf(&info), since: b.now(),
 		stop: make(chan struct{}), done: make(chan struct{}), ended: end, operator: operator,
-		member: make(map[*Member]struct{}), attach: make(map[*Session]struct{}),
 	}
 	b.lockReplacing(info.Token)
 	defer b.mu.Unlock()
@@ -212,21 +211,13 @@ func (c *Conn) Close() {
 func (c *Conn) sessions() []*Session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	list := make([]*Session, 0, len(c.attach))
-	for s := range c.attach {
-		list = append(list, s)
-	}
-	return list
+	return c.attach.List()
 }
 
 func (c *Conn) members() []*Member {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	list := make([]*Member, 0, len(c.member))
-	for m := range c.member {
-		list = append(list, m)
-	}
-	return list
+	return c.member.List()
 }
 
 // dropOwned deletes an exclusive queue whose connection has ended.

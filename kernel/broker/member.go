@@ -122,7 +122,7 @@ func (c *Conn) joinGroup(g *group, opt kernel.MemberOptions, hold bool, to kerne
 	}
 	t.mu.Unlock()
 	c.mu.Lock()
-	c.member[m] = struct{}{}
+	c.member.Add(m)
 	c.mu.Unlock()
 	return m, nil
 }
@@ -202,7 +202,7 @@ func (m *Member) Leave() {
 		m.tap.close()
 		c := m.conn
 		c.mu.Lock()
-		delete(c.member, m)
+		c.member.Remove(m)
 		c.mu.Unlock()
 		m.uncount(func() {
 			if m.hold {

@@ -65,7 +65,7 @@ func (b *Broker) findConnection(id kernel.ConnectionID) (*Conn, error) {
 func (c *Conn) status() ConnectionStatus {
 	s := ConnectionStatus{ID: c.id, Identity: c.identity, Info: c.about, Connected: c.since}
 	c.mu.Lock()
-	s.Closing, s.Members = c.closed, len(c.member)
+	s.Closing, s.Members = c.closed, c.member.Len()
 	c.mu.Unlock()
 	if c.about.Channels != nil {
 		s.Channels = c.about.Channels.Channels()

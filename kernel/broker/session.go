@@ -94,7 +94,7 @@ func (c *Conn) AttachSession(ctx context.Context, a Attaching, taken func()) (s 
 	e.holder = h
 	e.onces.hold(h)
 	c.mu.Lock()
-	c.attach[h] = struct{}{}
+	c.attach.Add(h)
 	c.mu.Unlock()
 	return h, present, nil
 }
@@ -257,7 +257,7 @@ func (h *Session) letGo() bool {
 		h.stopFeeding(filter)
 	}
 	h.conn.mu.Lock()
-	delete(h.conn.attach, h)
+	h.conn.attach.Remove(h)
 	h.conn.mu.Unlock()
 	h.s.holder = nil
 	h.onces.hold(nil)

@@ -3,8 +3,6 @@ package edge
 import (
 	"context"
 	"crypto/rand"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -39,9 +37,9 @@ type Conn struct {
 	changed    chan struct{} // closed and replaced when now does
 	lost       time.Time     // when now became nil
 	closed     bool
-	members    map[*member]struct{}
+	members    kernel.Ordered[member]
 	links      uint64 // that were made
-	publishers map[*publisher]struct{}
+	publishers kernel.Ordered[publisher]
 	memory     memory
 	session    *session       // nil = none
 	work       sync.WaitGroup // linking it anew; Add under mu while open
@@ -70,7 +68,6 @@ func (e *Edge) ConnectWithin(ctx context.Context, id kernel.Identity, info kerne
 	info.Token = rand.Text()
 	c := &Conn{
 		e: e, id: id, info: info, ended: end, changed: make(chan struct{}), wait: e.cfg.Patience,
-		members: make(map[*member]struct{}), publishers: make(map[*publisher]struct{}),
 	}
 	c.stop, c.cancel = context.WithCancel(context.Background())
 	var l *link
@@ -84,7 +81,7 @@ func (e *Edge) ConnectWithin(ctx context.Context, id kernel.Identity, info kerne
 	}
 	c.Counters().Opened.Add(1)
 	e.mu.Lock()
-	e.conns[c] = struct{}{}
+	e.conns.Add(c)
 	e.mu.Unlock()
 	c.install(l)
 	return c, nil
@@ -235,7 +232,7 @@ func (c *Conn) relink(old *link, arrive func()) {
 func (c *Conn) leave(l *link) {
 	if kernel.CodeOf(l.why) == kernel.CodeUnavailable {
 		ctx, cancel := context.WithTimeout(c.stop, settleTime)
-		for _, p := range list(c, c.publishers) {
+		for _, p := range list(c, &c.publishers) {
 			if p.settleOn(ctx, l) != nil {
 				break
 			}
@@ -244,7 +241,7 @@ func (c *Conn) leave(l *link) {
 	}
 	c.suspend(l)
 	l.Close()
-	for _, m := range list(c, c.members) {
+	for _, m := range list(c, &c.members) {
 		m.detach()
 		if c.fenced(m) {
 			c.forget(m)
@@ -254,10 +251,10 @@ func (c *Conn) leave(l *link) {
 }
 
 // list returns one of a connection's sets.
-func list[T any](c *Conn, set map[*T]struct{}) []*T {
+func list[T any](c *Conn, set *kernel.Ordered[T]) []*T {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return slices.Collect(maps.Keys(set))
+	return set.List()
 }
 
 // linkTo makes a link with all that the connection had; nil if that ends meanwhile.
@@ -274,7 +271,7 @@ func (c *Conn) linkTo(h *served) (*link, error) {
 	}
 	if err = c.restore(l); err != nil {
 		l.Close()
-		for _, m := range list(c, c.members) {
+		for _, m := range list(c, &c.members) {
 			m.detach()
 		}
 		return nil, err
@@ -289,7 +286,7 @@ func (c *Conn) restore(l *link) error {
 	if err := c.redeclare(ctx, l); err != nil {
 		return err
 	}
-	for _, m := range list(c, c.members) {
+	for _, m := range list(c, &c.members) {
 		if err := m.attach(ctx, l); err != nil {
 			return err
 		}
@@ -309,7 +306,7 @@ func (c *Conn) Close() {
 	c.cancel()
 	c.work.Wait()
 	c.e.mu.Lock()
-	delete(c.e.conns, c)
+	c.e.conns.Remove(c)
 	c.e.mu.Unlock()
 	if l := c.now.Load(); l != nil {
 		l.Close()

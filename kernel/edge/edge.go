@@ -2,10 +2,8 @@ package edge
 
 import (
 	"context"
-	"maps"
 	"math/rand/v2"
 	"net"
-	"slices"
 	"sync"
 	"time"
 
@@ -56,7 +54,7 @@ type Edge struct {
 	changed chan struct{} // closed and replaced when host changes
 	evicted chan struct{} // closed, and replaced but by Shut, when nobody is to wait for a host
 	shut    bool
-	conns   map[*Conn]struct{}
+	conns   kernel.Ordered[Conn]
 	closed  bool
 }
 
@@ -73,7 +71,7 @@ func New(cfg Config) *Edge {
 	}
 	return &Edge{
 		cfg: cfg, linking: make(chan struct{}, linking), muster: muster{back: make(chan struct{})},
-		changed: make(chan struct{}), evicted: make(chan struct{}), conns: make(map[*Conn]struct{}),
+		changed: make(chan struct{}), evicted: make(chan struct{}),
 	}
 }
 
@@ -95,7 +93,7 @@ func (e *Edge) Set(h Host) {
 	close(e.changed)
 	e.changed = make(chan struct{})
 	now := e.host
-	conns := slices.Collect(maps.Keys(e.conns))
+	conns := e.conns.List()
 	e.mu.Unlock()
 	for _, c := range conns {
 		if l := c.now.Load(); l != nil && l.host != now {
@@ -114,7 +112,7 @@ func (e *Edge) Evict(reason error) { e.evict(reason, false) }
 // EvictOf has the connections of a protocol closed by their front-end.
 func (e *Edge) EvictOf(p kernel.Protocol, reason error) {
 	e.mu.Lock()
-	conns := slices.Collect(maps.Keys(e.conns))
+	conns := e.conns.List()
 	e.mu.Unlock()
 	for _, c := range conns {
 		if c.info.Protocol == p {
@@ -134,7 +132,7 @@ func (e *Edge) evict(reason error, forever bool) {
 			e.evicted = make(chan struct{})
 		}
 	}
-	conns := slices.Collect(maps.Keys(e.conns))
+	conns := e.conns.List()
 	e.mu.Unlock()
 	for _, c := range conns {
 		c.end(reason)

@@ -12,7 +12,7 @@ func (e *Edge) Here() bool {
 func (e *Edge) Empty() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return len(e.conns) == 0
+	return e.conns.Len() == 0
 }
 
 // complete reports whether nobody is away.

@@ -46,7 +46,7 @@ func (c *Conn) Join(ctx context.Context, addr kernel.GroupAddress, opt kernel.Me
 		}
 		m.kind, m.volatile = in.Type(), in.Volatile()
 		m.install(in, l) // nobody has stopped it yet
-		c.members[m] = struct{}{}
+		c.members.Add(m)
 		return nil
 	})
 	if err != nil {
@@ -141,7 +141,7 @@ func (m *member) detach() {
 func (c *Conn) forget(m *member) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.members, m)
+	c.members.Remove(m)
 	c.desertLocked(m)
 }
 
@@ -151,10 +151,8 @@ func (c *Conn) desertLocked(m *member) {
 	if m.opt.Pull || !m.addr.IsOwn() {
 		return
 	}
-	for o := range c.members {
-		if o != m && o.addr == m.addr && !o.opt.Pull && !o.stopped() {
-			return
-		}
+	if c.members.Has(func(o *member) bool { return o != m && o.addr == m.addr && !o.opt.Pull && !o.stopped() }) {
+		return
 	}
 	c.memory.deserted(m.addr.Topic)
 }

@@ -33,7 +33,7 @@ func (c *Conn) Publisher(done kernel.Completion) Publisher {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.publishers[p] = struct{}{}
+	c.publishers.Add(p)
 	return p
 }
 
@@ -174,6 +174,6 @@ func (p *publisher) Close() {
 		in.Close()
 	}
 	p.c.mu.Lock()
-	delete(p.c.publishers, p)
+	p.c.publishers.Remove(p)
 	p.c.mu.Unlock()
 }

@@ -269,6 +269,7 @@ func (r *relinking) repin() {
 	}
 	slices.SortFunc(order, func(a, b *flow) int { return cmp.Compare(a.id.Count, b.id.Count) })
 	told := make(map[*sessionMember]*telling)
+	var list []*telling // in their order
 	for _, f := range order {
 		if n := s.numbers[f.id.Number]; n != nil && n.id == f.id {
 			r.renumber(n, pins)
@@ -281,11 +282,12 @@ func (r *relinking) repin() {
 		if t == nil {
 			t = &telling{m: f.m}
 			told[f.m] = t
+			list = append(list, t)
 		}
 		p, ok := pins[f.id.Number]
 		r.redo(f, ok, p.Taken, t)
 	}
-	for _, t := range told {
+	for _, t := range list {
 		r.told = append(r.told, *t)
 	}
 }

@@ -22,17 +22,17 @@ type attached struct {
 	gone  chan struct{} // closed when it has been given back
 
 	// guarded by link.out.mu
-	over    bool                 // it is given back
-	claimed bool                 // taken was called
-	feeds   map[string]*member   // by filter; of a live one the member stands for its feed
-	members map[*member]struct{} // those that may get something yet
+	over    bool                   // it is given back
+	claimed bool                   // taken was called
+	feeds   map[string]*member     // by filter; of a live one the member stands for its feed
+	members kernel.Ordered[member] // those that may get something yet
 }
 
 // AttachSession implements edge.Sessions. taken may not call the link's Close.
 func (l *link) AttachSession(ctx context.Context, a broker.Attaching, taken func()) (edge.Session, bool, error) {
 	s := &attached{
 		link: l, taken: taken, gone: make(chan struct{}),
-		feeds: make(map[string]*member), members: make(map[*member]struct{}),
+		feeds: make(map[string]*member),
 	}
 	if a.Epoch != 0 && a.Numbers != nil {
 		numbers := a.Numbers() // with no mutex held
@@ -135,14 +135,13 @@ func (a *attached) giveBack(expiry time.Duration, suspends bool) {
 	defer close(a.gone)
 	_ = l.detach(expiry, suspends)
 	l.out.mu.Lock()
-	list := make([]*member, 0, len(a.members))
-	for m := range a.members {
+	list := a.members.List()
+	for _, m := range list {
 		m.over, m.left, m.waits = true, true, nil
 		delete(l.members, m.id)
 		delete(l.live.feeds, m.id)
-		list = append(list, m)
 	}
-	a.feeds, a.members = nil, nil
+	a.feeds, a.members = nil, kernel.Ordered[member]{}
 	l.out.mu.Unlock()
 	for _, m := range list {
 		m.await()
@@ -211,7 +210,7 @@ func (a *attached) places(specs []broker.SubscribeSpec) []*member {
 			continue
 		}
 		l.members[m.id] = m
-		a.members[m] = struct{}{}
+		a.members.Add(m)
 		if s.Live != nil {
 			l.live.feeds[m.id] = &feed{to: s.Live, handle: s.Handle}
 		}
@@ -252,7 +251,7 @@ func (a *attached) retire(m *member) {
 	m.over = true
 	m.giveBack(m.waits)
 	m.waits = nil
-	delete(a.members, m)
+	a.members.Remove(m)
 	delete(l.live.feeds, m.id)
 	m.forgetIdle()
 }

@@ -246,8 +246,8 @@ func TestSubscribeOften(t *testing.T) {
 	}
 	l, far := c.link(), n.only()
 	l.out.mu.Lock()
-	if len(l.members) != 1 || len(s.members) != 1 || len(s.feeds) != 1 || len(l.live.feeds) != 0 {
-		t.Errorf("%d, %d, %d, %d", len(l.members), len(s.members), len(s.feeds), len(l.live.feeds))
+	if len(l.members) != 1 || s.members.Len() != 1 || len(s.feeds) != 1 || len(l.live.feeds) != 0 {
+		t.Errorf("%d, %d, %d, %d", len(l.members), s.members.Len(), len(s.feeds), len(l.live.feeds))
 	}
 	l.out.mu.Unlock()
 	collect(t, "the other end forgets", func() bool {

@@ -13,7 +13,7 @@ import (
 func (n *network) only() *session {
 	n.server.mu.Lock()
 	defer n.server.mu.Unlock()
-	for s := range n.server.open {
+	for _, s := range n.server.open.List() {
 		return s
 	}
 	return nil

@@ -28,7 +28,7 @@ type Server struct {
 
 	mu     sync.Mutex
 	closed bool
-	open   map[*session]struct{}
+	open   kernel.Ordered[session]
 	tokens map[string]*session // of open those that have one, the latest of each
 	work   sync.WaitGroup
 	scrams scrams
@@ -43,7 +43,7 @@ var _ cluster.ClientServer = (*Server)(nil)
 // CodeUnavailable. It is called for each client and login, from any goroutine.
 func NewServer(serving func() *broker.Broker, log zerolog.Logger) *Server {
 	return &Server{
-		serving: serving, log: log, open: make(map[*session]struct{}), tokens: make(map[string]*session),
+		serving: serving, log: log, tokens: make(map[string]*session),
 		reads: semaphore.NewWeighted(readTotal),
 	}
 }
@@ -54,7 +54,7 @@ func NewServer(serving func() *broker.Broker, log zerolog.Logger) *Server {
 func (s *Server) Close() {
 	s.mu.Lock()
 	s.closed = true
-	for c := range s.open {
+	for _, c := range s.open.List() {
 		c.stream.Close()
 	}
 	s.mu.Unlock()
@@ -71,13 +71,13 @@ func (s *Server) ServeClient(from string, stream Stream) error {
 		stream.Close()
 		return errGone()
 	}
-	s.open[c] = struct{}{}
+	s.open.Add(c)
 	s.work.Add(1)
 	s.mu.Unlock()
 	defer s.work.Done()
 	defer func() {
 		s.mu.Lock()
-		delete(s.open, c)
+		s.open.Remove(c)
 		if s.tokens[c.token] == c {
 			delete(s.tokens, c.token)
 		}
