@@ -5,7 +5,7 @@ BIN     := bin/trivium
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.Version=$(VERSION)
 
-.PHONY: help build demo test check race clients crash simulate test-cluster chaos fuzz bench bench-peers bench-cluster scale clean
+.PHONY: help build demo test check race clients crash simulate replay replayer test-cluster chaos fuzz bench bench-peers bench-cluster scale clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,13 @@ crash: build ## long crash run: many rounds of kill -9, many more simulated hist
 simulate: ## many simulated histories: SEEDS of clusters (default 200000), EDGES of edges (5000), from FIRST (1)
 	TRIVIUM_HISTORIES=$(or $(SEEDS),200000) TRIVIUM_SEED=$(or $(FIRST),1) $(GO) test -count=1 -timeout 24h -run '^Test(Cluster|Catalog)Histories$$' -v ./kernel/placement ./metasvc
 	TRIVIUM_HISTORIES=$(or $(EDGES),5000) TRIVIUM_SEED=$(or $(FIRST),1) $(GO) test -count=1 -timeout 24h -run '^TestEdgeHistories$$' -v ./kernel/forward
+	$(MAKE) replay SEED=$(or $(FIRST),1) FOR=$(or $(EDGES),5000)
+
+replayer:
+	$(GO) run ./integration/replay -o bin/edges.test -tags trivium_planted ./kernel/forward
+
+replay: replayer ## a history of edges again, nearly always exactly: that of SEED, or FOR of them from there; PLANT names a planted bug, TRIVIUM_TRACE=1 says all
+	@cd kernel/forward && TRIVIUM_SEED=$(or $(SEED),1) TRIVIUM_HISTORIES=$(or $(FOR),1) TRIVIUM_PLANT=$(PLANT) $(abspath bin/edges.test) -test.v -test.timeout 24h -test.run '^TestEdgeHistories$$'
 
 test-cluster: build ## three nodes: every nemesis once, failover and drain times, two versions side by side (15 minutes; links need root)
 	TRIVIUM_BIN=$(abspath $(BIN)) TRIVIUM_NEMESES=1 $(GO) test -count=1 -timeout 40m -v ./integration/cluster/... ./integration/harness

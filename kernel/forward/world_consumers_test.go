@@ -56,6 +56,7 @@ func (k *wconsumer) Deliver(batch []kernel.Delivery) {
 	defer k.mu.Unlock()
 	for i := range batch {
 		k.held = append(k.held, batch[i].Offset)
+		k.c.w.trace("%s is handed %d", k.tag, batch[i].Offset)
 	}
 	k.n += len(batch)
 	if k.prefetch > 0 && len(k.held)+k.took > k.prefetch {

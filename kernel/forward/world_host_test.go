@@ -231,17 +231,18 @@ func (l *wlink) cut() {
 	l.frail.mu.Lock()
 	again := l.frail.cut
 	l.frail.cut = true
-	all := make(map[*frailDone][]uint64)
-	for _, d := range l.frail.list {
-		all[d] = slices.Collect(maps.Keys(d.open))
+	list := slices.Clone(l.frail.list)
+	lost := make([][]uint64, len(list))
+	for i, d := range list {
+		lost[i] = slices.Sorted(maps.Keys(d.open))
 		clear(d.open)
 	}
 	l.frail.mu.Unlock()
 	if again {
 		return
 	}
-	for d, tokens := range all {
-		d.tell(kernel.Result{Offset: -1, Err: errBroken()}, tokens...)
+	for i, d := range list {
+		d.tell(kernel.Result{Offset: -1, Err: errBroken()}, lost[i]...)
 		d.Flush()
 	}
 	l.end(errBroken())

@@ -46,6 +46,7 @@ func (d *wdone) Completed(token uint64, res kernel.Result) {
 	delete(d.open, token)
 	fate := fateOf(res.Err)
 	t.tells(a, fate)
+	d.c.w.trace("%s is told of %d: %v", d.c.id, token, res.Err)
 	if fate != isConfirmed {
 		d.again = append(d.again, a.of)
 	}

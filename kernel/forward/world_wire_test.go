@@ -2,6 +2,7 @@ package forward
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"slices"
@@ -129,6 +130,7 @@ func (v *wire) budget(n int) (sent int, breaks bool) {
 func (e *wireEnd) Send(b []byte) error {
 	n, breaks := e.wire.budget(len(b))
 	b = slices.Clone(b[:n])
+	e.trace("sends", b)
 	select {
 	case <-e.gone:
 		return io.ErrClosedPipe
@@ -166,8 +168,20 @@ func (e *wireEnd) Recv() ([]byte, error) {
 		}
 	}
 	e.wire.travel(e.gone)
+	e.trace("gets", b)
 	e.buf = append(e.buf[:0], b...) // valid until the next Recv, and not longer
 	return e.buf, nil
+}
+
+// trace notes what passes.
+func (e *wireEnd) trace(what string, b []byte) {
+	if v := e.wire; v.w.events.on {
+		end := "the edge's"
+		if e == &v.far {
+			end = "the host's"
+		}
+		v.w.events.note(fmt.Sprintf("link %d of %s: %s end %s %d bytes", v.link.n, v.link.name, end, what, len(b)), b...)
+	}
 }
 
 // travel is the time that a message takes.
