@@ -182,15 +182,16 @@ func (c *Conn) Close() {
 	close(c.stop)
 	c.mu.Unlock()
 	c.calls.Wait()
+	outlasts := goesOn || c.outlasts()
 
 	for _, s := range c.sessions() {
 		s.release(goesOn)
 	}
 	for _, m := range c.members() {
-		m.Leave()
+		m.leave(outlasts)
 	}
 	for _, id := range c.owned {
-		c.tenant.dropOwned(id)
+		c.tenant.dropOwned(id, outlasts)
 	}
 	c.b.mu.Lock()
 	delete(c.b.conns, c.id)
@@ -220,8 +221,18 @@ func (c *Conn) members() []*Member {
 	return c.member.List()
 }
 
-// dropOwned deletes an exclusive queue whose connection has ended.
-func (t *tenant) dropOwned(id kernel.TopicID) {
+// outlasts reports whether the client goes on at the next facade, as far as it can be told:
+// this one is about to close.
+func (c *Conn) outlasts() bool {
+	c.b.mu.Lock()
+	defer c.b.mu.Unlock()
+	return c.b.retired && c.about.Token != ""
+}
+
+// dropOwned deletes an exclusive queue whose connection has ended. If its client outlasts
+// that, and will bind the queue anew, exchanges that are to go with their last binding
+// wait for it.
+func (t *tenant) dropOwned(id kernel.TopicID, outlasts bool) {
 	topic, ok := t.table.Load().TopicByID(id)
 	if !ok {
 		return
@@ -233,7 +244,11 @@ func (t *tenant) dropOwned(id kernel.TopicID) {
 	t.leftover(topic.Name)
 	ctx, cancel := t.b.changeContext()
 	defer cancel()
-	if err := t.dropTopic(ctx, topic.Topic); err != nil {
+	drop := t.dropTopic
+	if outlasts {
+		drop = t.dropTopicAlone
+	}
+	if err := drop(ctx, topic.Topic); err != nil {
 		t.b.log.Error().Err(err).Str("queue", topic.Name).Msg("an exclusive queue could not be deleted")
 	}
 }

@@ -137,6 +137,21 @@ func (t *tenant) unusedExchanges(after *route.Table, sources []string) (gone []k
 	return gone, ops
 }
 
+// dropUnused removes those of the exchanges that are to go with their last binding, and have
+// none.
+func (t *tenant) dropUnused(names []string) {
+	for _, name := range names {
+		unlock := t.lockExchangeFor(name)
+		x, bindings, ok := t.table.Load().Exchange(name)
+		if ok && x.AutoDelete && bindings == 0 {
+			if err := t.dropExchange(&x); err != nil && t.b.ctx.Err() == nil {
+				t.b.log.Error().Err(err).Str("exchange", name).Msg("an unused exchange could not be deleted")
+			}
+		}
+		unlock()
+	}
+}
+
 // removeExchanges takes exchanges from the table. tenant.mu is held.
 func (t *tenant) removeExchanges(gone []kernel.Exchange) {
 	t.change(func(tab *route.Table) *route.Table {

@@ -172,12 +172,13 @@ func (m *Member) Acquire(max int, fn func(batch []kernel.Delivery, ready int64))
 // gone when it returns, whatever the member still holds.
 func (m *Member) Stop() {
 	m.m.Stop()
-	m.uncount(func() {})
+	m.uncount(false, func() {})
 }
 
 // uncount ends the member's count as a consumer, and more under the same lock,
-// and deletes the group if nobody is left who keeps it.
-func (m *Member) uncount(more func()) {
+// and deletes the group if nobody is left who keeps it: if its client outlasts the
+// connection, unless that is back soon, and the group with it.
+func (m *Member) uncount(outlasts bool, more func()) {
 	t := m.conn.tenant
 	t.mu.Lock()
 	if m.counted {
@@ -188,7 +189,10 @@ func (m *Member) uncount(more func()) {
 	t.unused(m.group)
 	idle := t.idle(m.group)
 	t.mu.Unlock()
-	if idle {
+	switch {
+	case idle && outlasts:
+		t.b.after(t.b.patience, func() { t.reap(m.group) })
+	case idle:
 		t.reap(m.group)
 	}
 }
@@ -196,7 +200,11 @@ func (m *Member) uncount(more func()) {
 // Leave ends the membership and gives back what it holds, in place. After it
 // returns no Deliver call comes. Idempotent. An auto-delete queue that loses
 // its last consumer with it is gone when it returns.
-func (m *Member) Leave() {
+func (m *Member) Leave() { m.leave(false) }
+
+// leave is Leave; outlasts says that the client does not leave, but goes on with another
+// connection.
+func (m *Member) leave(outlasts bool) {
 	m.left.Do(func() {
 		m.m.Leave()
 		m.tap.close()
@@ -204,7 +212,7 @@ func (m *Member) Leave() {
 		c.mu.Lock()
 		c.member.Remove(m)
 		c.mu.Unlock()
-		m.uncount(func() {
+		m.uncount(outlasts, func() {
 			if m.hold {
 				c.tenant.hold(m.group, -1)
 			}

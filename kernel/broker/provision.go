@@ -170,14 +170,32 @@ func (t *tenant) makeGroup(ctx context.Context, kt *kernel.Topic, spec catalog.G
 // exchanges that lose their last one, after what has died in it has its dead
 // letters. The locks of lockTopicFor are held.
 func (t *tenant) dropTopic(ctx context.Context, kt *kernel.Topic) error {
+	after, sources := t.table.Load().DropTopic(kt.ID)
+	unused, drops := t.unusedExchanges(after, sources)
+	return t.dropTopicWith(ctx, kt, unused, drops)
+}
+
+// dropTopicAlone is dropTopic with the exchanges left for a while: who has bound the topic
+// to them may do it anew.
+func (t *tenant) dropTopicAlone(ctx context.Context, kt *kernel.Topic) error {
+	_, sources := t.table.Load().DropTopic(kt.ID)
+	if err := t.dropTopicWith(ctx, kt, nil, nil); err != nil {
+		return err
+	}
+	if len(sources) > 0 {
+		t.b.after(t.b.patience, func() { t.dropUnused(sources) })
+	}
+	return nil
+}
+
+// dropTopicWith removes a topic together with exchanges; ops are for those that are durable.
+func (t *tenant) dropTopicWith(ctx context.Context, kt *kernel.Topic, unused []kernel.Exchange, drops []catalog.Op) error {
 	b := t.b
 	t.buryAll(t.groupsOf(kt.ID)...)
-	after, sources := t.table.Load().DropTopic(kt.ID)
 	var ops []catalog.Op
 	if !kt.Volatile {
 		ops = append(ops, catalog.DropTopic{ID: kt.ID})
 	}
-	unused, drops := t.unusedExchanges(after, sources)
 	if err := b.commit(ctx, append(ops, drops...)...); err != nil {
 		return err
 	}
