@@ -15,12 +15,14 @@ func (c *Conn) HasTag(tag string) bool {
 
 // DeclareExchange is broker.Conn.DeclareExchange.
 func (c *Conn) DeclareExchange(ctx context.Context, x kernel.Exchange) error {
+	if x.Durable {
+		return c.doOnce(ctx, func(ctx context.Context, l *link) error { return l.DeclareExchange(ctx, x) })
+	}
 	return c.do(ctx, func(l *link) error {
-		err := l.DeclareExchange(ctx, x)
-		if err == nil && !x.Durable {
-			return c.note(l, func(m *memory) bool { return m.exchange(x) })
+		if err := l.DeclareExchange(ctx, x); err != nil {
+			return err
 		}
-		return err
+		return c.note(l, func(m *memory) bool { return m.exchange(x) })
 	})
 }
 
@@ -35,7 +37,7 @@ func (c *Conn) Exchange(name string) (x kernel.Exchange, err error) {
 
 // DeleteExchange is broker.Conn.DeleteExchange.
 func (c *Conn) DeleteExchange(ctx context.Context, name string, ifUnused bool) error {
-	return c.do(ctx, func(l *link) error {
+	return c.remove(ctx, func(m *memory) bool { return m.hasExchange(name) }, func(ctx context.Context, l *link) error {
 		err := l.DeleteExchange(ctx, name, ifUnused)
 		if err == nil {
 			return c.note(l, func(m *memory) bool { return m.exchangeGone(name) })
@@ -52,9 +54,15 @@ func (c *Conn) SameQueue(q broker.QueueSpec) error {
 // DeclareQueue is broker.Conn.DeclareQueue. What lives in memory only is declared again
 // at the next host.
 func (c *Conn) DeclareQueue(ctx context.Context, q broker.QueueSpec) (info broker.QueueInfo, err error) {
+	if q.Durable && !q.Exclusive {
+		err = c.doOnce(ctx, func(ctx context.Context, l *link) (err error) {
+			info, err = l.DeclareQueue(ctx, q)
+			return err
+		})
+		return info, err
+	}
 	err = c.do(ctx, func(l *link) (err error) {
-		info, err = l.DeclareQueue(ctx, q)
-		if err == nil && (q.Exclusive || !q.Durable) {
+		if info, err = l.DeclareQueue(ctx, q); err == nil {
 			q.Name, q.Again = info.Name, true
 			return c.note(l, func(m *memory) bool { return m.queue(q) })
 		}
@@ -74,7 +82,7 @@ func (c *Conn) Queue(name string) (info broker.QueueInfo, err error) {
 
 // DeleteQueue is broker.Conn.DeleteQueue.
 func (c *Conn) DeleteQueue(ctx context.Context, name string, ifUnused, ifEmpty bool) (n int64, err error) {
-	err = c.do(ctx, func(l *link) (err error) {
+	err = c.remove(ctx, func(m *memory) bool { return m.hasQueue(name) }, func(ctx context.Context, l *link) (err error) {
 		deleted, err := l.DeleteQueue(ctx, name, ifUnused, ifEmpty)
 		if err == nil {
 			n += deleted
@@ -87,7 +95,7 @@ func (c *Conn) DeleteQueue(ctx context.Context, name string, ifUnused, ifEmpty b
 
 // PurgeQueue is broker.Conn.PurgeQueue.
 func (c *Conn) PurgeQueue(ctx context.Context, name string) (n int64, err error) {
-	err = c.do(ctx, func(l *link) (err error) {
+	err = c.doOnce(ctx, func(ctx context.Context, l *link) (err error) {
 		n, err = l.PurgeQueue(ctx, name)
 		return err
 	})

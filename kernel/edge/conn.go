@@ -41,6 +41,7 @@ type Conn struct {
 	links      uint64 // that were made
 	publishers kernel.Ordered[publisher]
 	memory     memory
+	calls      calls
 	session    *session       // nil = none
 	work       sync.WaitGroup // linking it anew; Add under mu while open
 }

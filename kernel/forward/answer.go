@@ -7,6 +7,7 @@ import (
 
 	"github.com/trivium-mq/trivium/kernel"
 	"github.com/trivium-mq/trivium/kernel/broker"
+	"github.com/trivium-mq/trivium/kernel/edge"
 	"github.com/trivium-mq/trivium/metasvc/codec"
 )
 
@@ -48,6 +49,14 @@ func (c *session) call(r *reader) error {
 // answers returns what does what a call asks for, nil if there is no such method, or what
 // it takes is not there. waits says that it may take its time.
 func (c *session) answers(id uint64, m method, r *reader) (do answer, waits bool) {
+	if m == methodOnce {
+		call := edge.Call{ID: r.Uint(), Below: r.Uint()}
+		r.Flags(&call.Again)
+		if do = c.slow(method(r.Byte()), r); do == nil {
+			return nil, false
+		}
+		return c.once(call, do), true
+	}
 	if m > methodDetach {
 		return c.logCall(id, m, r)
 	}

@@ -62,6 +62,8 @@ const (
 	methodOffsetGroups
 	methodDeleteOffsets
 	methodNewProducerID
+
+	methodOnce // and from here on what has come later: another method, of a call that may be repeated
 )
 
 // maxCalls is how many calls of a link may be under way.
@@ -204,7 +206,7 @@ func (l *link) HasTag(tag string) (has bool) {
 
 // DeclareExchange implements edge.Link.
 func (l *link) DeclareExchange(ctx context.Context, x kernel.Exchange) error {
-	return l.call(ctx, methodDeclareExchange, func(b []byte) []byte { return appendExchange(b, &x) }, nil, nil)
+	return l.change(ctx, methodDeclareExchange, func(b []byte) []byte { return appendExchange(b, &x) }, nil)
 }
 
 // Exchange implements edge.Link.
@@ -215,7 +217,7 @@ func (l *link) Exchange(name string) (x kernel.Exchange, err error) {
 
 // DeleteExchange implements edge.Link.
 func (l *link) DeleteExchange(ctx context.Context, name string, ifUnused bool) error {
-	return l.call(ctx, methodDeleteExchange, func(b []byte) []byte { return codec.AppendFlags(codec.AppendString(b, name), ifUnused) }, nil, nil)
+	return l.change(ctx, methodDeleteExchange, func(b []byte) []byte { return codec.AppendFlags(codec.AppendString(b, name), ifUnused) }, nil)
 }
 
 // SameQueue implements edge.Link.
@@ -235,7 +237,7 @@ func (l *link) Queue(name string) (broker.QueueInfo, error) {
 
 func (l *link) queue(ctx context.Context, m method, args func([]byte) []byte) (broker.QueueInfo, error) {
 	var info broker.QueueInfo
-	if err := l.call(ctx, m, args, func(r *reader) { info = r.queueInfo() }, nil); err != nil {
+	if err := l.change(ctx, m, args, func(r *reader) { info = r.queueInfo() }); err != nil {
 		return broker.QueueInfo{}, err
 	}
 	return info, nil
@@ -255,7 +257,7 @@ func (l *link) PurgeQueue(ctx context.Context, name string) (int64, error) {
 
 func (l *link) count(ctx context.Context, m method, args func([]byte) []byte) (int64, error) {
 	var n int64
-	if err := l.call(ctx, m, args, func(r *reader) { n = r.Int() }, nil); err != nil {
+	if err := l.change(ctx, m, args, func(r *reader) { n = r.Int() }); err != nil {
 		return 0, err
 	}
 	return n, nil

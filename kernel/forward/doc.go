@@ -65,6 +65,12 @@
 // what the user may do: until it makes or deletes one, or an outcome says that
 // one has gone or may not be used.
 //
+// A call that changes something and is not to take effect twice has the number of the
+// client's call with it, and whether that has been made over an earlier stream whose end
+// nobody knows: then what it has come to there is the answer. That is remembered until
+// the client has heard, or for two minutes after its stream has broken, and by this host
+// only: what another host has done before it was lost is done again.
+//
 // When a stream breaks, the session of a client that may come back through another one
 // (kernel.ConnectionInfo.Token) is suspended: its will waits for that.
 //
@@ -81,7 +87,7 @@
 // that were not let go of: 131,072. Calls under way: 128. What is read of logs: 64 MiB, or
 // one batch, by a call, and 256 MiB by all calls until their results wait to be sent; where
 // that is used up a call reads 64 KiB, or one batch. Answers about topics that are
-// remembered: 1,024 of a link. What is left with a session: 16
+// remembered: 1,024 of a link; results of calls: 1,024 of a client. What is left with a session: 16
 // MiB. Logins in several messages that have begun: 8,192 of a node, for a minute.
 // Between the two, what HTTP/2 lets a stream have under way. Whoever breaks one of these
 // has its stream ended.

@@ -99,6 +99,7 @@ func (e *end) Recv() ([]byte, error) {
 		select {
 		case <-*gate:
 		case <-e.gone:
+			return nil, io.ErrClosedPipe // it was on its way
 		}
 	}
 	return m, err

@@ -38,6 +38,7 @@ type link struct {
 	watch    atomic.Pointer[func()]
 	gathered chan struct{}       // closed when Gather is over, as the alarms have told
 	id       kernel.ConnectionID // known once the link is open; 0 = of an earlier version
+	repeats  bool                // the host knows of calls that are made again; the same
 	traffic  *broker.Counters    // see CountIn
 
 	// the reader's
@@ -249,6 +250,9 @@ func (l *link) welcome(k kind, r *reader) error {
 		a := r.alarms()
 		if len(r.B) > 0 {
 			l.id = kernel.ConnectionID(r.Uint())
+		}
+		if len(r.B) > 0 {
+			r.Flags(&l.repeats)
 		}
 		if err := r.done(k); err != nil {
 			return err

@@ -181,14 +181,14 @@ func TestWellFormedSession(t *testing.T) {
 	}
 }
 
-// TestEarlierVersion: a node that does not know that connections have numbers is not told
-// of them, and one that does not tell is understood.
+// TestEarlierVersion: a node that does not know that connections have numbers, or of calls
+// that are made again, is not told, and one that does not tell is understood.
 func TestEarlierVersion(t *testing.T) {
 	n := serve(t, open(t))
 	info := kernel.ConnectionInfo{Protocol: "amqp"}
 	body := appendInfo(appendIdentity(nil, kernel.Identity{User: "guest", Tenant: "/"}), &info)
 	flags := len(body) - 3 // then no properties, and no heartbeat
-	if body[flags] != 4 {
+	if body[flags] != 4|8 {
 		t.Fatalf("flags %x", body[flags])
 	}
 	body[flags] = 0
@@ -207,8 +207,8 @@ func TestEarlierVersion(t *testing.T) {
 	l := newLink(deaf{near}, nil, nil)
 	l.start()
 	_ = far.Send(answer)
-	if err := <-l.opened; err != nil || l.ID() != 0 {
-		t.Error(err, l.ID())
+	if err := <-l.opened; err != nil || l.ID() != 0 || l.repeats {
+		t.Error(err, l.ID(), l.repeats)
 	}
 	close(far.over)
 	<-l.done

@@ -30,10 +30,12 @@ type Server struct {
 	closed bool
 	open   kernel.Ordered[session]
 	tokens map[string]*session // of open those that have one, the latest of each
-	work   sync.WaitGroup
-	scrams scrams
-	live   atomic.Int64        // bytes of live messages under way to other nodes
-	reads  *semaphore.Weighted // bytes of logs that are read for other nodes
+	// results are those of clients by their token, also of some whose stream has broken
+	results map[string]*results
+	work    sync.WaitGroup
+	scrams  scrams
+	live    atomic.Int64        // bytes of live messages under way to other nodes
+	reads   *semaphore.Weighted // bytes of logs that are read for other nodes
 }
 
 var _ cluster.ClientServer = (*Server)(nil)
@@ -43,7 +45,7 @@ var _ cluster.ClientServer = (*Server)(nil)
 // CodeUnavailable. It is called for each client and login, from any goroutine.
 func NewServer(serving func() *broker.Broker, log zerolog.Logger) *Server {
 	return &Server{
-		serving: serving, log: log, tokens: make(map[string]*session),
+		serving: serving, log: log, tokens: make(map[string]*session), results: make(map[string]*results),
 		reads: semaphore.NewWeighted(readTotal),
 	}
 }
@@ -75,15 +77,18 @@ func (s *Server) ServeClient(from string, stream Stream) error {
 	s.work.Add(1)
 	s.mu.Unlock()
 	defer s.work.Done()
+	broken := true
 	defer func() {
 		s.mu.Lock()
 		s.open.Remove(c)
 		if s.tokens[c.token] == c {
 			delete(s.tokens, c.token)
+			s.keepResults(c.token, broken)
 		}
 		s.mu.Unlock()
 	}()
 	err := c.run(s.serving())
+	broken = err != nil
 	if errors.Is(err, errMalformed) {
 		s.log.Error().Err(err).Str("node", from).Msg("the connection of a client of another node is ended")
 	}

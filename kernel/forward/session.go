@@ -145,7 +145,7 @@ func (c *session) open(b *broker.Broker, k kind, r *reader) error {
 		return fmt.Errorf("%w: of kind %d before open", errMalformed, k)
 	}
 	id := r.identity()
-	info, listed, numbered := r.info()
+	info, listed, numbered, repeats := r.info()
 	if err := r.done(k); err != nil {
 		return err
 	}
@@ -177,6 +177,9 @@ func (c *session) open(b *broker.Broker, k kind, r *reader) error {
 	c.out.buf = appendAlarms(c.out.buf, conn.Alarms())
 	if numbered {
 		c.out.buf = codec.AppendUint(c.out.buf, uint64(conn.ID()))
+	}
+	if repeats {
+		c.out.buf = codec.AppendFlags(c.out.buf, true)
 	}
 	c.out.end(start)
 	if c.reason != nil {

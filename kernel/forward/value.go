@@ -168,19 +168,20 @@ func appendInfo(b []byte, i *kernel.ConnectionInfo) []byte {
 		b = codec.AppendString(b, s)
 	}
 	b = appendAddr(appendAddr(b, i.Remote), i.Local)
-	b = codec.AppendFlags(b, i.Secure, i.Channels != nil, true)
+	b = codec.AppendFlags(b, i.Secure, i.Channels != nil, true, true)
 	return codec.AppendInt(codec.AppendArguments(b, i.Properties), int64(i.Heartbeat))
 }
 
 // info reads what appendInfo has written. listed says that there are channels to list,
-// and numbered that the connection's number is wanted; earlier versions do not know it.
-func (r *reader) info() (i kernel.ConnectionInfo, listed, numbered bool) {
+// numbered that the connection's number is wanted, and repeats whether the host knows of
+// calls that are made again; earlier versions do not know these.
+func (r *reader) info() (i kernel.ConnectionInfo, listed, numbered, repeats bool) {
 	i.Protocol = kernel.Protocol(r.String())
 	i.Name, i.ClientID, i.Version, i.Mechanism, i.Token = r.String(), r.String(), r.String(), r.String(), r.String()
 	i.Remote, i.Local = r.addr(), r.addr()
-	r.Flags(&i.Secure, &listed, &numbered)
+	r.Flags(&i.Secure, &listed, &numbered, &repeats)
 	i.Properties, i.Heartbeat = r.Arguments(), time.Duration(r.Int())
-	return i, listed, numbered
+	return i, listed, numbered, repeats
 }
 
 func alarmsOf(a *broker.Alarms) []*broker.Alarm {
