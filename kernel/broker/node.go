@@ -167,15 +167,25 @@ func (n *Node) Changed() <-chan struct{} {
 	return changed
 }
 
-// turn notes a change of who leads.
+// turn notes a change of who leads, and ends the facade of a leadership that is over.
 func (n *Node) turn(fn func(*lead)) {
+	n.note(fn)
+	n.outdate()
+}
+
+func (n *Node) note(fn func(*lead)) {
 	n.mu.Lock()
+	defer n.mu.Unlock()
 	fn(&n.lead)
-	now := n.lead
 	close(n.changed)
 	n.changed = make(chan struct{})
-	n.mu.Unlock()
-	if b := n.facade.Load(); b != nil && b.lead != now {
+}
+
+// outdate ends the facade if it is of another leadership than that of now. It may be of one
+// that was noted after what the caller has noted.
+func (n *Node) outdate() {
+	b := n.facade.Load()
+	if now, _, _ := n.leads(); b != nil && b.lead != now {
 		b.lose()
 	}
 }
