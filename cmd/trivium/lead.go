@@ -95,7 +95,8 @@ func (n *node) endService(ctx context.Context, hand bool) error {
 	return err
 }
 
-// ready returns nil when clients are served, here or by another node.
+// ready returns nil when clients are served, here or by another node, and this one knows its
+// users.
 func (n *node) ready() error {
 	if !n.there.Load() {
 		return errOpening
@@ -103,7 +104,10 @@ func (n *node) ready() error {
 	if s := n.edge.get(); s != nil {
 		return s.broker.Ready()
 	}
-	return n.replicas.Served()
+	if err := n.replicas.Served(); err != nil {
+		return err
+	}
+	return n.replicas.Abreast()
 }
 
 // errOpening is why a node serves nobody that is not open.

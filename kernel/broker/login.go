@@ -43,11 +43,12 @@ func (b *Broker) Login(ctx context.Context, user, password string, remote net.Ad
 	ctx, cancel := b.untilStop(ctx)
 	defer cancel()
 	find := func() (*kernel.User, bool) { return b.directory().User(user) } // as it is in its turn
-	return b.access.login(ctx, user, password, remote, find)
+	return b.access.login(ctx, user, password, remote, find, func() error { return nil })
 }
 
-// login checks a password, in its turn. find looks the user up then.
-func (a *access) login(ctx context.Context, user, password string, remote net.Addr, find func() (*kernel.User, bool)) (*kernel.User, error) {
+// login checks a password, in its turn. find looks the user up then; unsure says why what it
+// has found does not tell that the login is wrong, nil if it does.
+func (a *access) login(ctx context.Context, user, password string, remote net.Addr, find func() (*kernel.User, bool), unsure func() error) (*kernel.User, error) {
 	ctx, late := context.WithTimeoutCause(ctx, a.throttle.Patience(), errTooManyLogins)
 	defer late()
 	attempt, err := a.attempt(ctx, user, remote)
@@ -63,11 +64,19 @@ func (a *access) login(ctx context.Context, user, password string, remote net.Ad
 	case err != nil:
 		attempt.Cancel()
 		return nil, errLoginCut(ctx, err)
-	case !ok:
-		return nil, a.failed(ctx, attempt, user, remote)
+	case ok:
+		attempt.Succeed()
+		return u, nil
 	}
-	attempt.Succeed()
-	return u, nil
+	if why := unsure(); why != nil && mayComeFrom(user, remote) {
+		if u == nil {
+			attempt.Cancel()
+		} else {
+			attempt.Fail(ctx) // it may be a guess
+		}
+		return nil, why
+	}
+	return nil, a.failed(ctx, attempt, user, remote)
 }
 
 // untilStop makes a context end with the broker, too.

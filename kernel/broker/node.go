@@ -36,6 +36,7 @@ type Node struct {
 	paced    atomic.Pointer[wal.WAL] // the same as wal, for those who ask before it is open
 
 	doorman func() *Doorman        // made at the first call
+	abreast chan struct{}          // closed when the catalog has what had been committed at the start
 	backing sync.Mutex             // held by the backup that is under way
 	facade  atomic.Pointer[Broker] // that serves, or is about to
 	epochs  atomic.Uint64          // attachments of sessions so far, see nextEpoch
@@ -65,7 +66,7 @@ func (l lead) all() bool { return l.catalog != 0 && l.placement != 0 }
 func OpenNode(ctx context.Context, cfg Config) (*Node, error) {
 	n := &Node{
 		cfg: cfg, log: cfg.Logger, settings: *DefaultSettings(), limits: cfg.Limits.withDefaults(),
-		now: cfg.Now, alarms: newAlarms(cfg.Logger), changed: make(chan struct{}),
+		now: cfg.Now, alarms: newAlarms(cfg.Logger), changed: make(chan struct{}), abreast: make(chan struct{}),
 	}
 	if n.now == nil {
 		n.now = kernel.Now
@@ -161,7 +162,7 @@ func (n *Node) leads() (l lead, changed <-chan struct{}, failed error) {
 }
 
 // Changed returns a channel that is closed when others lead than before, as far as
-// the node knows, or it has failed.
+// the node knows, its catalog is Abreast, or it has failed.
 func (n *Node) Changed() <-chan struct{} {
 	_, changed, _ := n.leads()
 	return changed

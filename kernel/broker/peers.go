@@ -261,6 +261,7 @@ func (n *Node) follow(raftID string, ms int64) {
 
 // attach tells the cluster what this node has replicas of.
 func (n *Node) attach() {
+	n.aligner.Go(n.comeAbreast)
 	if n.cluster == nil {
 		return
 	}

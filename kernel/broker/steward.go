@@ -46,11 +46,15 @@ func (n *Node) Steward() *Steward {
 
 // Login checks the password of somebody who administers, by the catalog as this node
 // has it: while it does not serve that may be behind by a moment, or longer when the
-// cluster has no leader. Errors as for [Broker.Login].
+// cluster has no leader. Errors as for [Broker.Login]; CodeUnavailable while the node
+// cannot tell that a name or password is wrong.
 func (s *Doorman) Login(ctx context.Context, user, password string, remote net.Addr) (*kernel.User, error) {
 	if b := s.node.facade.Load(); b != nil && b.directory() != nil && b.Ready() == nil { // not one that only begins
 		return b.Login(ctx, user, password, remote)
 	}
+	if err := s.node.awaitAbreast(ctx); err != nil {
+		return nil, err
+	}
 	find := func() (*kernel.User, bool) { return s.node.catalog.State().User(user) }
-	return s.access.login(ctx, user, password, remote, find)
+	return s.access.login(ctx, user, password, remote, find, s.node.hearsay)
 }

@@ -136,6 +136,8 @@ func letIn(r *http.Request, door door, change bool) error {
 	switch {
 	case kernel.CodeOf(err) == kernel.CodeLimit && err != nil:
 		return &refusal{http.StatusTooManyRequests, "too_many_requests", "Too many failed logins from this address"}
+	case kernel.CodeOf(err) == kernel.CodeUnavailable && err != nil: // it is not known who he is
+		return err
 	case err != nil:
 		return &refusal{http.StatusUnauthorized, "not_authorized", "Login failed"}
 	case !u.HasTag(kernel.TagAdministrator) && (change || !u.HasTag(kernel.TagMonitoring)):

@@ -19,6 +19,9 @@ import (
 type fakeCluster struct{ did string }
 
 func (f *fakeCluster) Login(_ context.Context, user, password string, remote net.Addr) (*kernel.User, error) {
+	if user == "later" {
+		return nil, kernel.Errorf(kernel.CodeUnavailable, "", "", "users may be missing here")
+	}
 	if password != "secret" || remote == nil {
 		return nil, kernel.Errorf(kernel.CodeAccessRefused, "user", user, "wrong")
 	}
@@ -82,6 +85,7 @@ func TestClusterResources(t *testing.T) {
 		{"monitoring", "GET", "cluster", "", 200, `"leads":[1]`, ""},
 		{"management", "GET", "cluster", "", 401, "not_authorised", ""},
 		{"", "GET", "cluster", "", 401, "Not_Authorized", ""},
+		{"later", "GET", "cluster", "", 503, "users may be missing here", ""},
 		{"administrator", "GET", "cluster-name", "", 503, "no node serves", ""},
 		{"administrator", "GET", "cluster/none", "", 404, "Not Found", ""},
 		{"administrator", "POST", "cluster", "", 405, "", ""},
