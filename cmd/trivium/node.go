@@ -96,7 +96,13 @@ func openNode(ctx context.Context, c *config.Config, memory int64, log zerolog.L
 		return n, usageError{err}
 	}
 	n.replicas.OnYield(func(ctx context.Context) { _ = n.endService(ctx, false) })
-	return n, n.start()
+	if err := n.start(); err != nil {
+		if n.replicas.Refused() != nil { // while it was starting
+			return n, usageError{err}
+		}
+		return n, err
+	}
+	return n, nil
 }
 
 // limits are the kernel's share of the memory, and of the disk.
