@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -170,11 +171,18 @@ func (a *app) clusterRebalance() *cobra.Command {
 	var wait bool
 	cmd := a.verb("rebalance", "Bring the leaderships to where they belong", 0, 0, func(c *client, _ []string) error {
 		begun := time.Now()
-		var said struct{ Leader string }
+		var said, again struct{ Leader string }
 		if err := c.do(http.MethodPost, "cluster/rebalance", nil, &said, nil); err != nil {
 			return err
 		}
-		return a.leads(c, begun, said.Leader, wait)
+		err := a.leads(c, begun, said.Leader, wait)
+		if _, moved := errors.AsType[elsewhere](err); !moved {
+			return err
+		}
+		if failed := c.do(http.MethodPost, "cluster/rebalance", nil, &again, nil); failed != nil || again == said {
+			return err
+		}
+		return a.leads(c, begun, again.Leader, wait) // the first answer was of a moment before a move
 	})
 	cmd.Long = "Bring the leaderships to where they belong. In this version one node leads all groups; rebalance\n" +
 		"makes sure of that, and that it is none that is drained."

@@ -79,10 +79,17 @@ func awaitServing(c *client, node string) error {
 		case since.IsZero():
 			since = time.Now()
 		case time.Since(since) > otherTime:
-			return false, fmt.Errorf("node %s does not serve: node %s does", node, serves)
+			return false, elsewhere{node, serves}
 		}
 		return false, nil
 	})
+}
+
+// elsewhere is the error of who waits for a node to serve, when another one does.
+type elsewhere struct{ node, serves string }
+
+func (e elsewhere) Error() string {
+	return fmt.Sprintf("node %s does not serve: node %s does", e.node, e.serves)
 }
 
 // awaitNode waits until a node is as is wanted; late says what it is for too long, with

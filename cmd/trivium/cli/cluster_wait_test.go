@@ -30,6 +30,29 @@ func changing(t *testing.T, overviews ...string) (asked *int) {
 	return asked
 }
 
+// TestRebalanceJustAfterAMove: the node that is asked may name who led a moment before.
+func TestRebalanceJustAfterAMove(t *testing.T) {
+	defer func(before time.Duration) { otherTime = before }(otherTime)
+	otherTime = 0
+	asked := 0
+	node := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/api/overview":
+			_, _ = io.WriteString(w, `{"node":"trivium@1"}`)
+		case "/api/cluster/rebalance":
+			asked++
+			_, _ = io.WriteString(w, `{"leader":"`+[]string{"2", "1"}[min(asked-1, 1)]+`"}`)
+		default:
+			_, _ = io.WriteString(w, twoNodes)
+		}
+	}))
+	t.Cleanup(node.Close)
+	t.Setenv(envURL, node.URL)
+	if out, err := execute("", "cluster", "rebalance", "--wait"); err != nil || !strings.Contains(out, "node 1 serves") || asked != 2 {
+		t.Errorf("%s %v after %d", out, err, asked)
+	}
+}
+
 // TestWaitingForANodeThatServes: who leads all groups does not serve yet, and may never do.
 func TestWaitingForANodeThatServes(t *testing.T) {
 	defer func(before time.Duration) { otherTime = before }(otherTime)
