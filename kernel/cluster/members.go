@@ -92,7 +92,13 @@ func (n *Node) Members() []Member {
 
 // fresh returns what a node has told within the last seconds, nil if it has not.
 func (n *Node) fresh(raftID string) *Info {
-	if a := n.met.get(raftID); a.info != nil && a.refused == nil && time.Since(a.at) < freshTime {
+	return n.heard(raftID, time.Now().Add(-freshTime))
+}
+
+// heard returns what a member that is not refused has told of itself since then, nil if
+// nothing.
+func (n *Node) heard(raftID string, since time.Time) *Info {
+	if a := n.met.get(raftID); a.info != nil && a.refused == nil && !a.at.Before(since) {
 		return a.info
 	}
 	return nil

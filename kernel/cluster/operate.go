@@ -371,9 +371,9 @@ func (n *Node) expendable(g *Group, m *catalog.Node, asked time.Time, force bool
 			if g.whole() {
 				whole++
 			}
-		} else if a := n.met.get(s.ID); a.info != nil && a.refused == nil && !a.at.Before(asked) {
+		} else if i := n.heard(s.ID, asked); i != nil {
 			alive++
-			if a.info.whole(g.ID) {
+			if i.whole(g.ID) {
 				whole++
 			}
 		}

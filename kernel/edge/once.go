@@ -2,6 +2,7 @@ package edge
 
 import (
 	"context"
+	"slices"
 
 	"github.com/trivium-mq/trivium/kernel"
 )
@@ -39,12 +40,7 @@ func (c *Conn) beginCall() Call {
 func (c *Conn) endCall(id uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for i, open := range c.calls.open {
-		if open == id {
-			c.calls.open = append(c.calls.open[:i], c.calls.open[i+1:]...)
-			return
-		}
-	}
+	c.calls.open = slices.DeleteFunc(c.calls.open, func(open uint64) bool { return open == id })
 }
 
 // doOnce is do for what is not to be done twice, as somebody else may have undone it in
